@@ -1,0 +1,72 @@
+# Every target makes the environment it needs; the second call finds a stamp and starts at once.
+# All that must be there already is Python 3.11 or newer and make.
+
+PYTHON ?= python3
+VENV   ?= .venv
+# Test processes: as many as the smallest machine we care for has cores.
+JOBS   ?= 2
+
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet
+
+.PHONY: help demo test lint types docs bench public-names clean
+.DELETE_ON_ERROR:
+# Two pips in one environment get in each other's way.
+.NOTPARALLEL:
+
+help:
+	@echo 'make demo          train a network on real handwritten digits; a picture lands in out/'
+	@echo 'make test          the whole test suite, doctests included'
+	@echo 'make lint          ruff and mypy (make types: mypy alone)'
+	@echo 'make docs          the manual, into docs/_build/html'
+	@echo 'make bench         time gradtape against the peers that are installed'
+	@echo 'make public-names  rewrite the list of public names after a change that is meant'
+	@echo 'make clean         remove environments, caches and build products'
+	@echo 'Variables: PYTHON=$(PYTHON) VENV=$(VENV) JOBS=$(JOBS)'
+
+# ---- environments: one folder, one stamp for each set of extras ------------------------------------------------------
+
+$(VENV)/made:
+	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else "gradtape needs Python 3.11 or newer, and $(PYTHON) is %d.%d. Name another one: make PYTHON=python3.12" % v[:2])'
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/demo-installed: $(VENV)/made pyproject.toml
+	$(PIP) -e '.[demo]'
+	@touch $@
+
+# dev includes demo, so that `make demo` after `make test` has nothing left to install.
+$(VENV)/dev-installed: $(VENV)/made pyproject.toml
+	$(PIP) -e '.[dev]'
+	@touch $(VENV)/demo-installed $@
+
+$(VENV)/docs-installed: $(VENV)/made pyproject.toml
+	$(PIP) -e '.[docs]'
+	@touch $@
+
+# ---- what people call ------------------------------------------------------------------------------------------------
+
+demo: $(VENV)/demo-installed
+	$(BIN)/python examples/digits.py
+
+test: $(VENV)/dev-installed
+	$(BIN)/python -m pytest -n $(JOBS) --doctest-modules tests gradtape
+
+lint: $(VENV)/dev-installed types
+	$(BIN)/ruff check .
+
+types: $(VENV)/dev-installed
+	$(BIN)/mypy
+
+docs: $(VENV)/docs-installed
+	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
+
+bench: $(VENV)/dev-installed
+	$(BIN)/python -m benchmarks.run
+
+public-names: $(VENV)/dev-installed
+	$(BIN)/python tests/structure/test_public_names.py
+
+clean:
+	rm -rf $(VENV) build dist out docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks *.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

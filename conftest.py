@@ -1,0 +1,24 @@
+"""Settings for every test and doctest: hypothesis profiles, and the names a doctest may use without importing them."""
+
+import os
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import settings
+
+# In CI the same examples every time: a red run must be red again when it is looked at.
+settings.register_profile("ci", derandomize=True, deadline=None)
+settings.register_profile("dev", deadline=None)
+settings.load_profile("ci" if os.environ.get("CI") else "dev")
+
+
+@pytest.fixture(autouse=True)
+def names_in_doctests(request: pytest.FixtureRequest) -> None:
+    """Give doctests `tf` and `np`, as the docs' examples have them."""
+    if isinstance(request.node, pytest.DoctestItem):
+        namespace: dict[str, Any] = request.getfixturevalue("doctest_namespace")
+        # Here, not at the top: a package that cannot be imported must fail its own tests, not the collection of all.
+        import gradtape as tf
+
+        namespace.update(tf=tf, np=np)
