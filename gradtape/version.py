@@ -1,3 +1,3 @@
-"""The version, in the one place that packaging, `gradtape doctor` and the docs read it from. Lowest floor: imports nothing."""
+"""The version, in the one place that packaging, `gradtape doctor` and the docs read. Lowest floor: imports nothing."""
 
 __version__ = "0.1.0"
