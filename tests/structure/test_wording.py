@@ -1,4 +1,4 @@
-"""What is written here makes sense to any reader: no paths of one machine, no package hosts, no talk of who does what."""
+"""What is written here makes sense to any reader: no paths of one machine, no package hosts, no talk of its makers."""
 
 import re
 import subprocess
@@ -11,9 +11,9 @@ LEFT_BY_TOOLS = {"__pycache__", "build", "dist", "out", "_build", "node_modules"
 # Put together from pieces, so that this file does not contain what it looks for.
 FORBIDDEN = {
     "a path on one machine": r"(?<![\w.])/" + r"(?:work|root|home/\w+|opt/(?:wheels|pypi)\S*)/|/tmp/" + r"\w",
-    "a package host": r"pypi" + r"\.org|python" + r"hosted|registry\.npm" + r"js|deb\.debian" + r"\.org|proxy\.go" + r"lang",
+    "a package host": r"pypi" + r"\.org|python" + r"hosted|registry\.npm" + r"js|deb\.deb" + r"ian|proxy\.go" + r"lang",
     "a number of an issue": r"\bissues?" + r" #?\d|\(#\d+" + r"\)",
-    "a folder outside the repository": r"\.\./" + r"shared\b|\bshared/" + r"\w+\.(?:md|py)|\b(?:DESIGN|ECOSYSTEM)" + r"\.md",
+    "a file outside the repository": r"\.\./" + r"shared\b|\bshared/" + r"\w+\.(?:md|py)|\b(?:DESIGN|ECOSYSTEM)" + r"\.md",
     "talk about how the work is organised": r"\b(?:C" + r"EO|work" + r"place)\b|\b(?:this|last|next) sess" + r"ion\b",
 }
 
@@ -59,7 +59,7 @@ def test_planted_words_are_found() -> None:
         "a path on one machine": ["see /" + "work/main", "in /" + "root/.cache", "/" + "tmp/x"],
         "a package host": ["https://pypi" + ".org/simple"],
         "a number of an issue": ["as issue" + " 3 says", "issue" + " #12"],
-        "a folder outside the repository": ["read ../" + "shared", "shared/" + "NOTES.md"],
+        "a file outside the repository": ["read ../" + "shared", "shared/" + "NOTES.md"],
         "talk about how the work is organised": ["the work" + "place", "in the next: this sess" + "ion"],
     }
     assert set(planted) == set(FORBIDDEN)
