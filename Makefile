@@ -59,7 +59,8 @@ types: $(VENV)/dev-installed
 	$(BIN)/mypy
 
 docs: $(VENV)/docs-installed
-	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
+	$(BIN)/python -m sphinx -q -W --keep-going -b html docs docs/_build/html
+	@echo "the manual starts at docs/_build/html/index.html"
 
 bench: $(VENV)/dev-installed
 	$(BIN)/python -m benchmarks.run
