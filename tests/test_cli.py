@@ -3,12 +3,15 @@
 import argparse
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from gradtape import backends, cli
 from gradtape.version import __version__
+
+ROOT = Path(__file__).parents[1]
 
 
 def printed(capsys: pytest.CaptureFixture[str], *words: str, status: int = 0) -> str:
@@ -25,9 +28,7 @@ def test_doctor_names_backend_reason_and_every_requirement(capsys: pytest.Captur
 
 
 def test_doctor_requirements_are_those_of_the_project() -> None:
-    import tomllib
-
-    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     declared = {line.split(">")[0].split("<")[0].strip() for line in project["dependencies"]}
     assert set(cli.REQUIRED) == declared
 
@@ -118,8 +119,7 @@ def test_every_command_has_help_and_a_function() -> None:
 
 
 def test_module_runs_as_a_command() -> None:
-    run = subprocess.run(
-        [sys.executable, "-m", "gradtape", "doctor", "--quick"], capture_output=True, text=True, check=False
-    )
+    command = [sys.executable, "-m", "gradtape", "doctor", "--quick"]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
     assert __version__ in run.stdout

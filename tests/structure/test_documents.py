@@ -3,6 +3,7 @@
 A ```python block that a ```text block follows is run by itself, and must print exactly that text.
 """
 
+import os
 import re
 import subprocess
 import sys
@@ -35,7 +36,11 @@ def test_the_readme_has_a_program() -> None:
 
 @pytest.mark.parametrize(("code", "output"), [pytest.param(c, o, id=place) for place, c, o in PROGRAMS])
 def test_program_prints_what_the_document_shows(code: str, output: str, tmp_path: Path) -> None:
-    run = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    # In an empty folder, so that what a program writes stays out of the checkout; the path serves a bare one.
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    run = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
     assert run.returncode == 0, run.stderr
     assert run.stdout.rstrip() == output.rstrip()
 

@@ -3,6 +3,9 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
 
 # Each costs more than the whole package may (0.1 to 0.5 s), and is needed only once something is run or drawn.
 HEAVY = {"cupy", "cupyx", "cuda", "numba", "llvmlite", "matplotlib", "scipy", "sklearn", "pandas", "pytest"}
@@ -19,7 +22,7 @@ print(json.dumps(sorted(set(sys.modules) - before)))
 
 
 def loaded_by_import() -> list[str]:
-    run = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=False)
+    run = subprocess.run([sys.executable, "-c", SCRIPT], cwd=ROOT, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
     return json.loads(run.stdout)
 

@@ -16,14 +16,16 @@ from pathlib import Path
 
 import pytest
 
+from gradtape.version import __version__
+
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 
-def run(*command: str | Path, cwd: Path, clean: bool = True) -> str:
+def run(*command: str | Path, cwd: Path) -> str:
     """Run a command and return what it printed; its output is the failure's message."""
     # A PYTHONPATH of the caller's could bring the checkout back in.
-    environment = {key: value for key, value in os.environ.items() if not (clean and key.startswith("PYTHONPATH"))}
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
     done = subprocess.run(
         [str(word) for word in command], cwd=cwd, env=environment, capture_output=True, text=True, check=False
     )
@@ -151,8 +153,6 @@ def test_installs_into_an_empty_environment_and_imports(built: dict[str, Path], 
 
 
 def test_version_stands_in_one_place() -> None:
-    from gradtape.version import __version__
-
     assert PROJECT["project"]["dynamic"] == ["version"]
     assert "version" not in PROJECT["project"]
     changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")

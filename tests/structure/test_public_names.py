@@ -8,13 +8,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+ROOT = Path(__file__).parents[2]
 LIST = Path(__file__).with_name("public_names.txt")
 
 
 def names_in_a_fresh_process() -> list[str]:
     """dir(gradtape) as a user meets it: other tests import submodules, which then appear as attributes."""
     script = "import json, gradtape; print(json.dumps([n for n in dir(gradtape) if not n.startswith('_')]))"
-    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    run = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
     return sorted(json.loads(run.stdout))
 
@@ -30,7 +31,7 @@ def test_public_names_are_those_on_the_list() -> None:
 
 def test_every_name_in_all_is_public_and_there() -> None:
     script = "import json, gradtape; print(json.dumps([n for n in gradtape.__all__ if not hasattr(gradtape, n)]))"
-    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    run = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
     assert json.loads(run.stdout) == []
 
