@@ -1,0 +1,148 @@
+"""A graph as one straight-line Python function over arrays. Floor: backends.
+
+Large intermediates are written over operands that nothing needs any more, and dropped after their last use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from gradtape.ir.graph import Graph, Node, Value
+from gradtape.ops.op import Constant
+from gradtape.ops.pointwise import Pointwise
+from gradtape.ops.reduction import Reduction
+from gradtape.ops.structural import Structural
+
+LARGE = 32768  # bytes from which reusing a buffer pays
+
+Program = Callable[..., tuple[Any, ...]]
+
+INFIX = {
+    "add": "+",
+    "subtract": "-",
+    "multiply": "*",
+    "divide": "/",
+    "less": "<",
+    "less_equal": "<=",
+    "greater": ">",
+    "greater_equal": ">=",
+    "equal": "==",
+    "not_equal": "!=",
+}
+
+
+def compile_graph(graph: Graph, lower: Callable[[Any], Callable[..., Any]]) -> Program:
+    """The function (*arrays) -> tuple of arrays of a graph; `lower` gives the function of a step."""
+    source, env = render(graph, lower)
+    exec(compile(source, "<gradtape program>", "exec"), env)
+    program: Program = env["program"]
+    return program
+
+
+def render(graph: Graph, lower: Callable[[Any], Callable[..., Any]]) -> tuple[str, dict[str, Any]]:
+    """The source of the function, and what its names stand for."""
+    names = {id(v): f"x{i}" for i, v in enumerate(graph.inputs)}
+    nodes = graph.nodes
+    memory = _Memory(graph, nodes)
+    env: dict[str, Any] = {}
+    lines = []
+    for at, node in enumerate(nodes):
+        if isinstance(node.step.op, Constant) and node.outputs[0].aval.shape == ():
+            name = names[id(node.outputs[0])] = f"c{at}"
+            env[name] = lower(node.step)()
+            continue
+        for j, v in enumerate(node.outputs):
+            names[id(v)] = f"t{at}" if len(node.outputs) == 1 else f"t{at}_{j}"
+        left = ", ".join(names[id(v)] for v in node.outputs)
+        right = _call(node, [names[id(v)] for v in node.inputs], memory.target(at), names, env, lower)
+        lines.append(f"    {left} = {right}")
+        dropped = [names[id(v)] for v in memory.dropped(at)]
+        if dropped:
+            lines.append(f"    {' = '.join(dropped)} = None")
+    head = f"def program({', '.join(names[id(v)] for v in graph.inputs)}):"
+    results = "".join(names[id(v)] + ", " for v in graph.outputs)
+    return "\n".join([head, *lines, f"    return ({results})"]), env
+
+
+def _call(
+    node: Node,
+    args: Sequence[str],
+    target: Value | None,
+    names: dict[int, str],
+    env: dict[str, Any],
+    lower: Callable[[Any], Callable[..., Any]],
+) -> str:
+    """One node as an expression."""
+    op = node.step.op
+    ufunc = _ufunc(op)
+    if ufunc is not None and target is not None:
+        name = f"np_{op.ufunc}"
+        env[name] = ufunc
+        return f"{name}({', '.join(args)}, out={names[id(target)]})"
+    if ufunc is not None and op.ufunc in INFIX:
+        return f"{args[0]} {INFIX[op.ufunc]} {args[1]}"
+    name = f"f{len(env)}_{op.name}"
+    env[name] = lower(node.step)
+    return f"{name}({', '.join(args)})"
+
+
+def _ufunc(op: Any) -> np.ufunc | None:
+    found = getattr(np, op.ufunc, None) if isinstance(op, Pointwise) and op.ufunc else None
+    return found if isinstance(found, np.ufunc) and op.array is None else None
+
+
+class _Memory:
+    """Which buffers are owned by the program, where they are needed last, and what may be written over."""
+
+    def __init__(self, graph: Graph, nodes: Sequence[Node]) -> None:
+        self.nodes = nodes
+        self.root: dict[int, int] = {id(v): id(v) for v in graph.inputs}  # value -> the value that owns its memory
+        self.foreign = {id(v) for v in graph.inputs}
+        self.last: dict[int, int] = {}  # owner -> the node that needs its memory last
+        for at, node in enumerate(nodes):
+            self._own(node)
+            for v in (*node.inputs, *node.outputs):
+                self.last[self.root[id(v)]] = at
+        for v in graph.outputs:
+            self.last[self.root[id(v)]] = len(nodes)
+
+    def _own(self, node: Node) -> None:
+        borrowed = [v for v in node.inputs if v.aval.shape != ()] if may_alias(node.step.op, node) else []
+        for v in node.outputs:
+            owner = self.root[id(borrowed[0])] if borrowed else id(v)
+            self.root[id(v)] = owner
+            if len(borrowed) > 1:  # one of several: all of them must outlive the result
+                self.foreign.update(self.root[id(b)] for b in borrowed)
+
+    def target(self, at: int) -> Value | None:
+        """An operand whose buffer the node may write its result to."""
+        node = self.nodes[at]
+        result = node.outputs[0]
+        if result.aval.nbytes < LARGE:
+            return None
+        for v in node.inputs:
+            owner = self.root[id(v)]
+            if owner == id(v) and owner not in self.foreign and self.last[owner] == at and v.aval is result.aval:
+                return v
+        return None
+
+    def dropped(self, at: int) -> list[Value]:
+        """Large values that nothing needs after this node."""
+        return [
+            v
+            for v in dict.fromkeys(self.nodes[at].inputs)
+            if v.aval.nbytes >= LARGE and id(v) not in self.foreign and self.last[self.root[id(v)]] == at
+        ]
+
+
+def may_alias(op: Any, node: Node) -> bool:
+    """Whether a result may share memory with an operand: all but what certainly writes a fresh array."""
+    if isinstance(op, Pointwise):
+        return _ufunc(op) is None and op.formula is None
+    if isinstance(op, Structural):
+        return op.view
+    if isinstance(op, Reduction):
+        return not node.step.params["axes"]
+    return op.kind not in ("contraction", "constant", "composite")

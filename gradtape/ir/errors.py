@@ -1,0 +1,35 @@
+"""TensorFlow's exception kinds, as `tf.errors` names them. Floor: ir."""
+
+from __future__ import annotations
+
+
+class OpError(Exception):
+    """Base of the errors that an operation raises; `message` holds the text."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+
+class InvalidArgumentError(OpError):
+    """An operation was given tensors whose shapes, dtypes or values it cannot take."""
+
+
+class UnimplementedError(OpError):
+    """The operation exists but not for these arguments."""
+
+
+class ResourceExhaustedError(OpError):
+    """Memory ran out; the message says how much was asked for and how much was there."""
+
+
+class FailedPreconditionError(OpError):
+    """The system is not in the state that the operation needs."""
+
+
+class NotFoundError(OpError):
+    """Something that was asked for by name does not exist."""
+
+
+class OutOfRangeError(OpError):
+    """An index or an iteration went past the end."""

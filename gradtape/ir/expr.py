@@ -1,0 +1,138 @@
+"""Scalar expressions over named ops: the unit in which values and partials are declared. Floor: ir.
+
+An expression knows ops by name only. It is read in three ways: instantiated on graph values (to
+differentiate), rendered as source text (kernels), and printed (documentation)."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+Operand = "Expr | int | float"
+
+
+@dataclass(frozen=True)
+class Expr:
+    """An op applied to expressions, or a leaf: a symbol (`op == "symbol"`) or a number (`op == "number"`)."""
+
+    op: str
+    args: tuple[Expr, ...] = ()
+    leaf: Any = None
+
+    def __add__(self, other: Any) -> Expr:
+        return call("add", self, other)
+
+    def __radd__(self, other: Any) -> Expr:
+        return call("add", other, self)
+
+    def __sub__(self, other: Any) -> Expr:
+        return call("subtract", self, other)
+
+    def __rsub__(self, other: Any) -> Expr:
+        return call("subtract", other, self)
+
+    def __mul__(self, other: Any) -> Expr:
+        return call("multiply", self, other)
+
+    def __rmul__(self, other: Any) -> Expr:
+        return call("multiply", other, self)
+
+    def __truediv__(self, other: Any) -> Expr:
+        return call("divide", self, other)
+
+    def __rtruediv__(self, other: Any) -> Expr:
+        return call("divide", other, self)
+
+    def __neg__(self) -> Expr:
+        return call("negative", self)
+
+    def __pow__(self, other: Any) -> Expr:
+        return call("pow", self, other)
+
+    def __lt__(self, other: Any) -> Expr:
+        return call("less", self, other)
+
+    def __le__(self, other: Any) -> Expr:
+        return call("less_equal", self, other)
+
+    def __gt__(self, other: Any) -> Expr:
+        return call("greater", self, other)
+
+    def __ge__(self, other: Any) -> Expr:
+        return call("greater_equal", self, other)
+
+    def __str__(self) -> str:
+        return _text(self, 0)
+
+
+def symbol(name: str) -> Expr:
+    """A named operand."""
+    return Expr("symbol", (), name)
+
+
+def number(value: Any) -> Expr:
+    """A constant, of whatever dtype its neighbours have."""
+    return Expr("number", (), value)
+
+
+def call(op: str, *args: Any) -> Expr:
+    """`op` applied to expressions and numbers."""
+    return Expr(op, tuple(a if isinstance(a, Expr) else number(a) for a in args))
+
+
+class _Functions:
+    """`fn.exp(x)` is `call("exp", x)`: op names as functions, for declarations that read like formulas."""
+
+    def __getattr__(self, op: str) -> Callable[..., Expr]:
+        return lambda *args: call(op, *args)
+
+
+fn = _Functions()
+
+
+def trace(formula: Callable[..., Any]) -> Expr:
+    """The expression that a lambda over symbols writes down; its parameter names are the symbols."""
+    names = inspect.signature(formula).parameters
+    result = formula(*[symbol(n) for n in names])
+    return result if isinstance(result, Expr) else number(result)
+
+
+def walk(expr: Expr) -> Iterator[Expr]:
+    """All subexpressions, operands before what uses them."""
+    for a in expr.args:
+        yield from walk(a)
+    yield expr
+
+
+def mentions(expr: Expr) -> set[str]:
+    """The names of the symbols in an expression."""
+    return {e.leaf for e in walk(expr) if e.op == "symbol"}
+
+
+_INFIX = {
+    "add": ("+", 1),
+    "subtract": ("-", 1),
+    "multiply": ("*", 2),
+    "divide": ("/", 2),
+    "pow": ("**", 4),
+    "less": ("<", 0),
+    "less_equal": ("<=", 0),
+    "greater": (">", 0),
+    "greater_equal": (">=", 0),
+    "equal": ("==", 0),
+    "not_equal": ("!=", 0),
+}
+
+
+def _text(e: Expr, outer: int) -> str:
+    if e.op in ("symbol", "number"):
+        return str(e.leaf)
+    if e.op == "negative":
+        return f"-{_text(e.args[0], 3)}"
+    if e.op not in _INFIX:
+        return f"{e.op}({', '.join(_text(a, 0) for a in e.args)})"
+    sign, level = _INFIX[e.op]
+    text = f"{_text(e.args[0], level)} {sign} {_text(e.args[1], level + 1)}"
+    return f"({text})" if level < outer else text

@@ -1,0 +1,119 @@
+"""Graphs: values produced by nodes, each node one bound op applied to values. Floor: ir.
+
+A graph is its inputs and its outputs; the nodes between them are found by walking back, so that what
+nothing uses is not there. Nodes are never changed after they were made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
+
+from gradtape.ir.aval import Aval
+
+
+class BoundOp(Protocol):
+    """An op with its static parameters: all that a graph needs to know of it."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def params(self) -> dict[str, Any]: ...
+
+    def infer(self, avals: tuple[Aval, ...]) -> tuple[Aval, ...]: ...
+
+
+class Value:
+    """One result of a node, or (node None) something a graph is given."""
+
+    __slots__ = ("aval", "index", "node")
+
+    def __init__(self, aval: Aval, node: Node | None = None, index: int = 0) -> None:
+        self.aval, self.node, self.index = aval, node, index
+
+    def __repr__(self) -> str:
+        made = "input" if self.node is None else self.node.step.name
+        return f"<{made} {self.aval!r}>"
+
+
+class Node:
+    """A bound op applied to values."""
+
+    __slots__ = ("inputs", "outputs", "step")
+
+    def __init__(self, step: Any, inputs: tuple[Value, ...], avals: tuple[Aval, ...]) -> None:
+        self.step = step
+        self.inputs = inputs
+        self.outputs = tuple(Value(a, self, i) for i, a in enumerate(avals))
+
+
+class Graph:
+    """Outputs as a function of inputs."""
+
+    __slots__ = ("__weakref__", "inputs", "outputs")
+
+    def __init__(self, inputs: Iterable[Value], outputs: Iterable[Value]) -> None:
+        self.inputs = tuple(inputs)
+        self.outputs = tuple(outputs)
+
+    @property
+    def nodes(self) -> list[Node]:
+        """All nodes, operands before what uses them."""
+        return order(self.outputs, self.inputs)
+
+    def __repr__(self) -> str:
+        return text(self)
+
+
+def order(outputs: Sequence[Value], stop: Iterable[Value] = ()) -> list[Node]:
+    """The nodes that `outputs` need, operands first, walking back no further than the values in `stop`."""
+    given = set(map(id, stop))
+    done: set[int] = set()
+    result: list[Node] = []
+    stack: list[tuple[Node, bool]] = [(v.node, False) for v in reversed(outputs) if v.node and id(v) not in given]
+    while stack:
+        node, ready = stack.pop()
+        if ready:
+            result.append(node)
+            continue
+        if id(node) in done:
+            continue
+        done.add(id(node))
+        stack.append((node, True))
+        stack.extend((v.node, False) for v in reversed(node.inputs) if v.node and id(v) not in given)
+    return result
+
+
+def check(graph: Graph) -> None:
+    """The spec of a graph: every operand is an input or made by a node of the graph, and every shape and
+    dtype is what the op infers.
+
+    Raises:
+      ValueError: naming the node that breaks it.
+    """
+    made = set(map(id, graph.inputs))
+    for node in graph.nodes:
+        for v in node.inputs:
+            if id(v) not in made:
+                raise ValueError(f"`{node.step.name}` uses {v!r}, which the graph neither is given nor makes.")
+        inferred = node.step.infer(tuple(v.aval for v in node.inputs))
+        if inferred != tuple(v.aval for v in node.outputs):
+            raise ValueError(f"`{node.step.name}` infers {inferred}, its outputs say {node.outputs}.")
+        made.update(map(id, node.outputs))
+    for v in graph.outputs:
+        if id(v) not in made:
+            raise ValueError(f"The output {v!r} is neither given nor made.")
+
+
+def text(graph: Graph) -> str:
+    """A graph as text, one node a line, for people."""
+    names: dict[int, str] = {id(v): f"x{i}" for i, v in enumerate(graph.inputs)}
+    lines = [f"{names[id(v)]} = input {v.aval!r}" for v in graph.inputs]
+    for node in graph.nodes:
+        for v in node.outputs:
+            names[id(v)] = f"t{len(names) - len(graph.inputs)}"
+        params = "".join(f", {k}={v!r}" for k, v in node.step.params.items())
+        left = ", ".join(names[id(v)] for v in node.outputs)
+        args = ", ".join(names[id(v)] for v in node.inputs)
+        lines.append(f"{left} = {node.step.name}({args}{params}) {node.outputs[0].aval!r}")
+    return "\n".join([*lines, "return " + ", ".join(names[id(v)] for v in graph.outputs)])

@@ -1,0 +1,27 @@
+"""The op table: kinds, registry, declarations. Importing this package declares every built-in op. Floor: ops."""
+
+from gradtape.ops import (
+    arithmetic,
+    call,
+    comparison,
+    contractions,
+    elementary,
+    indexing,
+    layout,
+    random_bits,
+    reductions,
+    rowwise,
+)
+
+__all__ = [
+    "arithmetic",
+    "call",
+    "comparison",
+    "contractions",
+    "elementary",
+    "indexing",
+    "layout",
+    "random_bits",
+    "reductions",
+    "rowwise",
+]

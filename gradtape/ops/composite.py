@@ -1,0 +1,68 @@
+"""Composite ops: a small graph of other ops under one name, recorded as one step. Floor: ops.
+
+For functions whose composed derivative would lose accuracy (softmax, cross-entropy): the VJP is declared
+in terms of operands and results. Passes that look inside replace the node by its graph (`expand`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from gradtape.ir.aval import Aval
+from gradtape.ir.graph import Graph, Node, Value
+from gradtape.ops.op import MAX_CACHED, Op
+from gradtape.ops.samples import BadSample, Sample
+
+
+class Composite(Op):
+    """An op whose value is a graph.
+
+    Args:
+      body: (*graph values, **params) to the result, or a tuple of results, written with other ops.
+      vjp: (node, *cotangents) to the cotangents of the operands.
+      check: (*avals, **params); raises ValueError for operands that do not fit.
+    """
+
+    kind = "composite"
+
+    def __init__(
+        self,
+        name: str,
+        body: Callable[..., Any],
+        *,
+        vjp: Callable[..., Sequence[Value | None]],
+        check: Callable[..., None],
+        samples: Iterable[Sample],
+        errors: Iterable[BadSample] = (),
+        doc: str = "",
+        notes: str = "",
+    ) -> None:
+        self.body, self.rule, self.check = body, vjp, check
+        self.graphs: dict[Any, Graph] = {}
+        super().__init__(name, doc=doc, samples=samples, errors=errors, notes=notes)
+
+    def expand(self, avals: tuple[Aval, ...], **params: Any) -> Graph:
+        """The graph that this op stands for."""
+        key = (avals, tuple(params.items()))
+        found = self.graphs.get(key)
+        if found is None:
+            inputs = tuple(Value(a) for a in avals)
+            result = self.body(*inputs, **params)
+            found = Graph(inputs, result if isinstance(result, tuple) else (result,))
+            if len(self.graphs) >= MAX_CACHED:
+                self.graphs.clear()
+            self.graphs[key] = found
+        return found
+
+    def infer(self, avals: tuple[Aval, ...], **params: Any) -> tuple[Aval, ...]:
+        try:
+            self.check(*avals, **params)
+        except ValueError as e:
+            raise self.invalid(str(e)) from None
+        return tuple(v.aval for v in self.expand(avals, **params).outputs)
+
+    def vjp(self, node: Node, cotangents: list[Value | None], wanted: list[bool]) -> list[Value | None]:
+        if all(g is None for g in cotangents):
+            return [None] * len(node.inputs)
+        pulled = self.rule(node, *cotangents)
+        return [v if w else None for v, w in zip(pulled, wanted, strict=True)]

@@ -1,0 +1,132 @@
+"""Declarations: elementary functions and activations. Floor: ops."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from gradtape.ir.expr import Expr, fn
+from gradtape.ops.pointwise import Pointwise
+
+POSITIVE = (0.3, 3.0)
+UNIT = (-0.9, 0.9)
+FC = "fc"
+
+
+def _unary(name: str, value: Any, partial: Any, doc: str, domain: tuple[float, float] = (-2.0, 2.0), **options: Any) -> Pointwise:
+    return Pointwise(name, value, [partial], domain=[domain], doc=doc, **options)
+
+
+EXP = _unary("exp", "exp", lambda out: out, "e to the power x.", accepts=FC)
+EXPM1 = _unary("expm1", "expm1", lambda out: out + 1, "exp(x) - 1, exact near 0.", accepts=FC)
+LOG = _unary("log", "log", lambda x: 1 / x, "The natural logarithm.", POSITIVE, accepts=FC)
+LOG1P = _unary("log1p", "log1p", lambda x: 1 / (x + 1), "log(1 + x), exact near 0.", POSITIVE, accepts=FC)
+SQRT = _unary(
+    "sqrt", "sqrt", lambda out: 0.5 / out, "The square root.", POSITIVE, accepts=FC, linear_at_zero=True
+)
+RSQRT = _unary(
+    "rsqrt", lambda x: 1 / fn.sqrt(x), lambda x, out: -0.5 * out / x, "1 / sqrt(x).", POSITIVE, accepts=FC
+)
+SIN = _unary("sin", "sin", lambda x: fn.cos(x), "The sine.", accepts=FC)
+COS = _unary("cos", "cos", lambda x: -fn.sin(x), "The cosine.", accepts=FC)
+TAN = _unary("tan", "tan", lambda out: 1 + out * out, "The tangent.", (-1.2, 1.2), accepts=FC)
+ASIN = _unary("asin", "arcsin", lambda x: 1 / fn.sqrt(1 - x * x), "The inverse sine.", UNIT)
+ACOS = _unary("acos", "arccos", lambda x: -1 / fn.sqrt(1 - x * x), "The inverse cosine.", UNIT)
+ATAN = _unary("atan", "arctan", lambda x: 1 / (1 + x * x), "The inverse tangent.")
+SINH = _unary("sinh", "sinh", lambda x: fn.cosh(x), "The hyperbolic sine.", accepts=FC)
+COSH = _unary("cosh", "cosh", lambda x: fn.sinh(x), "The hyperbolic cosine.", accepts=FC)
+TANH = _unary("tanh", "tanh", lambda out: 1 - out * out, "The hyperbolic tangent.", accepts=FC)
+ASINH = _unary("asinh", "arcsinh", lambda x: 1 / fn.sqrt(x * x + 1), "The inverse hyperbolic sine.")
+ACOSH = _unary("acosh", "arccosh", lambda x: 1 / fn.sqrt(x * x - 1), "The inverse hyperbolic cosine.", (1.3, 3.0))
+ATANH = _unary("atanh", "arctanh", lambda x: 1 / (1 - x * x), "The inverse hyperbolic tangent.", UNIT)
+ATAN2 = Pointwise(
+    "atan2",
+    "arctan2",
+    [lambda x, y: y / (x * x + y * y), lambda x, y: -x / (x * x + y * y)],
+    operands="x y",
+    domain=(POSITIVE, POSITIVE),
+    doc="The angle of the point (y, x): atan(x / y) in the right quadrant.",
+)
+
+# ------------------------------------------------------------------ activations
+
+
+def _sigmoid(x: Expr) -> Any:
+    small = fn.exp(-fn.abs(x))  # never overflows
+    return fn.select(x >= 0, 1, small) / (1 + small)
+
+
+SIGMOID = _unary("sigmoid", _sigmoid, lambda out: out * (1 - out), "1 / (1 + exp(-x)), without overflow.")
+SOFTPLUS = _unary(
+    "softplus",
+    lambda x: fn.maximum(x, 0) + fn.log1p(fn.exp(-fn.abs(x))),
+    lambda x: fn.sigmoid(x),
+    "log(1 + exp(x)), without overflow.",
+)
+LOG_SIGMOID = _unary(
+    "log_sigmoid", lambda x: -fn.softplus(-x), lambda x: fn.sigmoid(-x), "log(sigmoid(x)), without overflow."
+)
+SOFTSIGN = _unary(
+    "softsign", lambda x: x / (1 + fn.abs(x)), lambda x: 1 / fn.square(1 + fn.abs(x)), "x / (1 + |x|)."
+)
+STEP = _unary(
+    "step",
+    None,
+    lambda: 0,
+    "1 where x > 0, else 0.",
+    array=lambda xp, x: (x > 0).astype(x.dtype),
+    avoid=(0.0,),
+)
+RELU = _unary("relu", lambda x: fn.maximum(x, 0), lambda out: fn.step(out), "max(x, 0).", avoid=(0.0,))
+RELU6 = _unary(
+    "relu6",
+    lambda x: fn.minimum(fn.maximum(x, 0), 6),
+    lambda out: fn.step(out) * fn.step(6 - out),
+    "min(max(x, 0), 6).",
+    (-3.0, 9.0),
+    avoid=(0.0, 6.0),
+)
+LEAKY_RELU = Pointwise(
+    "leaky_relu",
+    lambda x, alpha: fn.select(x > 0, x, alpha * x),
+    [lambda x, alpha: fn.select(x > 0, 1, alpha), lambda x: fn.select(x > 0, 0, x)],
+    operands="x alpha",
+    domain=((-2.0, 2.0), (0.1, 0.9)),
+    avoid=(0.0,),
+    doc="x where it is positive, else alpha * x.",
+)
+ELU = _unary(
+    "elu",
+    lambda x: fn.select(x > 0, x, fn.expm1(x)),
+    lambda out: fn.select(out > 0, 1, out + 1),
+    "x where it is positive, else exp(x) - 1.",
+    avoid=(0.0,),
+)
+SELU_SCALE, SELU_ALPHA = 1.0507009873554805, 1.6732632423543772
+SELU = _unary(
+    "selu",
+    lambda x: SELU_SCALE * fn.select(x > 0, x, SELU_ALPHA * fn.expm1(x)),
+    lambda out: fn.select(out > 0, SELU_SCALE, out + SELU_SCALE * SELU_ALPHA),
+    "The self-normalising exponential unit.",
+    avoid=(0.0,),
+)
+SILU = _unary(
+    "silu",
+    lambda x: x * fn.sigmoid(x),
+    lambda x: fn.sigmoid(x) * (1 + x * (1 - fn.sigmoid(x))),
+    "x * sigmoid(x), also called swish.",
+)
+_TANH_SCALE = math.sqrt(2 / math.pi)
+
+
+def _gelu_tanh_partial(x: Expr) -> Any:
+    t = fn.tanh(_TANH_SCALE * (x + 0.044715 * x * x * x))
+    return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * _TANH_SCALE * (1 + 3 * 0.044715 * x * x)
+
+
+GELU_TANH = _unary(
+    "gelu_tanh",
+    lambda x: 0.5 * x * (1 + fn.tanh(_TANH_SCALE * (x + 0.044715 * x * x * x))),
+    _gelu_tanh_partial,
+    "The Gaussian error linear unit, by its tanh approximation.",
+)

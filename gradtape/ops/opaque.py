@@ -1,0 +1,52 @@
+"""Opaque ops: a value per backend, a VJP, and a gufunc signature that says which axes are loops. Floor: ops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from gradtape.ir.aval import Aval
+from gradtape.ir.graph import Node, Value
+from gradtape.ops.op import Op
+from gradtape.ops.samples import BadSample, Sample
+
+
+class Opaque(Op):
+    """An op that no other kind describes.
+
+    Args:
+      value: (array module, *arrays, **params) to the result, or to a tuple of results.
+      infer: (*avals, **params) to the avals of the results.
+      vjp: (node, *cotangents) to the cotangents of the operands; None: no gradient flows.
+      signature: gufunc core axes, such as `"(n,n)->(n,n)"`; axes before them are loops.
+    """
+
+    kind = "opaque"
+
+    def __init__(
+        self,
+        name: str,
+        value: Callable[..., Any],
+        *,
+        infer: Callable[..., Sequence[Aval]],
+        vjp: Callable[..., Sequence[Value | None]] | None,
+        signature: str,
+        samples: Iterable[Sample],
+        errors: Iterable[BadSample] = (),
+        doc: str = "",
+        notes: str = "",
+    ) -> None:
+        self.value, self.rule_infer, self.rule, self.signature = value, infer, vjp, signature
+        super().__init__(name, doc=doc, samples=samples, errors=errors, notes=notes)
+
+    def infer(self, avals: tuple[Aval, ...], **params: Any) -> tuple[Aval, ...]:
+        try:
+            return tuple(self.rule_infer(*avals, **params))
+        except ValueError as e:
+            raise self.invalid(str(e)) from None
+
+    def vjp(self, node: Node, cotangents: list[Value | None], wanted: list[bool]) -> list[Value | None]:
+        if self.rule is None or all(g is None for g in cotangents):
+            return [None] * len(node.inputs)
+        pulled = self.rule(node, *cotangents)
+        return [v if w else None for v, w in zip(pulled, wanted, strict=True)]

@@ -1,0 +1,178 @@
+"""Pointwise ops: a scalar function of broadcast operands; its partials are the only other fact. Floor: ops.
+
+    vjp:  x̄ᵢ = unbroadcast( c · conj(∂f/∂xᵢ) )    where ∂f/∂xᵢ is an expression in the operands and `out`"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from gradtape.ir.aval import Aval, aval
+from gradtape.ir.dtypes import DType, bool_
+from gradtape.ir.expr import Expr, trace
+from gradtape.ir.graph import Node, Value
+from gradtape.ir.shapes import Shape, broadcast, broadcast_axes, shape_text
+from gradtape.ops.op import Op, Rule, apply, constant, emit, lookup
+from gradtape.ops.samples import BadSample, Sample, Spec
+
+Partial = Callable[..., Any] | int | None
+
+REAL = "f"
+NUMERIC = "fciu"
+
+
+class Pointwise(Op):
+    """An elementwise op.
+
+    Args:
+      value: an atom's name in the array module (`"tanh"`), or a scalar formula over other ops, or None.
+      array: for atoms that the array module does not name: (array module, *arrays, **params) to the result.
+      partials: one per operand, a formula over the operand names and `out`; 1, -1 for those constants;
+        None where no gradient flows. `vjp` replaces them where dtypes change on the way.
+      accepts: kinds of dtype that the operands may have (letters of `DType.kind`).
+      result: "same", "bool" or "real" (of a complex operand).
+      condition: the first operand is a bool mask and no number.
+      neutral: per operand position, the number that leaves the other operand as it is, bit for bit.
+      linear_at_zero: a zero cotangent gives zero, even where the partial is not finite.
+      domain: per operand, the interval in which sample values are drawn; `avoid`: kinks.
+    """
+
+    kind = "pointwise"
+
+    def __init__(
+        self,
+        name: str,
+        value: str | Callable[..., Any] | None,
+        partials: Sequence[Partial] = (),
+        *,
+        array: Callable[..., Any] | None = None,
+        operands: str = "x",
+        accepts: str = REAL,
+        result: str = "same",
+        condition: bool = False,
+        linear_at_zero: bool = False,
+        neutral: dict[int, float] | None = None,
+        vjp: Rule | None = None,
+        domain: Sequence[tuple[float, float]] | None = None,
+        avoid: tuple[float, ...] = (),
+        samples: Iterable[Sample] = (),
+        errors: Iterable[BadSample] = (),
+        doc: str = "",
+        notes: str = "",
+    ) -> None:
+        self.operands = tuple(operands.split())
+        self.ufunc = value if isinstance(value, str) else None
+        self.formula = trace(value) if callable(value) else None
+        self.array = array
+        self.partials = tuple(trace(p) if callable(p) else p for p in partials)
+        self.accepts, self.result, self.condition = accepts, result, condition
+        self.linear_at_zero, self.rule, self.neutral = linear_at_zero, vjp, neutral or {}
+        self.domain = tuple(domain) if domain else ((-2.0, 2.0),) * len(self.operands)
+        self.avoid = avoid
+        drawn = tuple(samples) or tuple(self._samples())
+        super().__init__(name, doc=doc, samples=drawn, errors=errors, notes=notes)
+
+    def _samples(self) -> Iterable[Sample]:
+        shapes: list[tuple[tuple[int, ...], ...]] = [((2, 3),) * 3, ((),) * 3, ((0, 2),) * 3, ((1,),) * 3]
+        if len(self.operands) > 1:
+            shapes += [((2, 1, 3), (4, 1), (3,)), ((3,), (), (2, 3)), ((1, 3), (2, 1), (1, 1))]
+        for group in shapes:
+            specs = [
+                Spec(s, d, "bool" if self.condition and i == 0 else "float", self.avoid)
+                for i, (s, d) in enumerate(zip(group, self.domain, strict=False))
+            ]
+            yield Sample(tuple(specs))
+
+    def infer(self, avals: tuple[Aval, ...], **params: Any) -> tuple[Aval, ...]:
+        if len(avals) != len(self.operands):
+            raise TypeError(f"`{self.name}` takes {len(self.operands)} operands, got {len(avals)}.")
+        if self.condition and avals[0].dtype is not bool_:
+            raise self.invalid(f"wants a bool condition first, got {avals[0]!r}. Use a comparison, or `tf.cast`.")
+        numbers = avals[1:] if self.condition else avals
+        dtype = self.common_dtype(numbers)
+        shape: Shape = avals[0].shape
+        for a in avals[1:]:
+            try:
+                shape = broadcast(shape, a.shape)
+            except ValueError:
+                shapes = " vs. ".join(shape_text(b.shape) for b in avals)
+                raise self.invalid(
+                    f"got incompatible shapes: {shapes}. Shapes are aligned at their last axis; each pair of "
+                    "dimensions must be equal, or one of them 1. Reshape an operand, or add axes with `tf.newaxis`."
+                ) from None
+        return (aval(shape, self.result_dtype(dtype, **params)),)
+
+    def common_dtype(self, avals: Sequence[Aval]) -> DType:
+        dtype = avals[0].dtype
+        for i, a in enumerate(avals[1:], 2):
+            if a.dtype is not dtype:
+                raise self.invalid(
+                    f"wants operands of one dtype: operand 1 is a {dtype.cname} tensor, operand {i} a "
+                    f"{a.dtype.cname} tensor. Convert one of them with `tf.cast(x, tf.{dtype.name})`."
+                )
+        if dtype.kind not in self.accepts:
+            raise self.invalid(
+                f"does not take {dtype.cname} tensors; it takes {_kinds(self.accepts)}. Convert with `tf.cast`."
+            )
+        return dtype
+
+    def result_dtype(self, dtype: DType, **params: Any) -> DType:
+        return {"bool": bool_, "real": dtype.real_dtype, "same": dtype}[self.result]
+
+    def vjp(self, node: Node, cotangents: list[Value | None], wanted: list[bool]) -> list[Value | None]:
+        (g,) = cotangents
+        if g is None:
+            return [None] * len(node.inputs)
+        raw = self.rule(node, g) if self.rule else [self._pull(node, g, i) for i in range(len(node.inputs))]
+        return [
+            unbroadcast(v, x.aval.dims) if v is not None and w else None
+            for v, x, w in zip(raw, node.inputs, wanted, strict=True)
+        ]
+
+    def _pull(self, node: Node, g: Value, i: int) -> Value | None:
+        partial = self.partials[i]
+        if partial is None:
+            return None
+        if isinstance(partial, int):
+            return g if partial == 1 else emit("negative", g)
+        names = dict(zip(self.operands, node.inputs, strict=True)) | {"out": node.outputs[0]}
+        p = instantiate(partial, names, g.aval.dtype)
+        if p.aval.dtype.is_complex:
+            p = emit("conj", p)
+        return emit("multiply_no_nan" if self.linear_at_zero else "multiply", p, g)
+
+
+def _kinds(letters: str) -> str:
+    words = {"f": "floating", "c": "complex", "i": "signed integer", "u": "unsigned integer", "b": "bool", "s": "string"}
+    return ", ".join(words[k] for k in letters)
+
+
+def instantiate(expr: Expr, names: dict[str, Value], dtype: DType) -> Value:
+    """An expression as graph values; numbers take the dtype of their neighbours, `dtype` where there are none."""
+    if expr.op == "symbol":
+        return names[expr.leaf]
+    if expr.op == "number":
+        return constant(expr.leaf, dtype)
+    parts = [None if a.op == "number" else instantiate(a, names, dtype) for a in expr.args]
+    near = next((p.aval.dtype for p in parts if p is not None and p.aval.dtype is not bool_), dtype)
+    values = [constant(a.leaf, near) if p is None else p for a, p in zip(expr.args, parts, strict=True)]
+    return apply(lookup(expr.op).bind(), values)[0]
+
+
+def unbroadcast(v: Value, shape: tuple[int, ...]) -> Value:
+    """The transpose of broadcasting `shape` up to the shape of `v`: sums over the repeated axes; a value
+    smaller than `shape` (a cotangent that never met the operand) is broadcast up instead."""
+    have = v.aval.dims
+    if have == shape:
+        return v
+    axes = broadcast_axes(shape, have) if len(have) >= len(shape) else ()
+    if axes:
+        v = emit("reduce_sum", v, axes=axes, keepdims=False)
+    kept = tuple(n for k, n in enumerate(have) if k not in axes)
+    if kept == shape:
+        return v
+    if len(kept) <= len(shape) and all(m == n or n == 1 for m, n in zip(shape[len(shape) - len(kept) :], kept, strict=True)):
+        want = broadcast_axes(kept, shape)
+        if want and any(shape[k] != 1 for k in want):
+            return emit("broadcast_to", v, shape=shape)
+    return emit("reshape", v, shape=shape)

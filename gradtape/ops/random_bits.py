@@ -1,0 +1,57 @@
+"""Declaration: counter-based random bits, Philox 4x32 with 10 rounds. Floor: ops.
+
+Source: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3" (SC 2011). Element i of a
+draw depends on key, counter and i alone, so that every backend draws equal numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gradtape.ir.aval import Aval, aval
+from gradtape.ir.dtypes import uint32, uint64
+from gradtape.ir.shapes import size_of
+from gradtape.ops.opaque import Opaque
+from gradtape.ops.samples import Sample, Spec
+
+M0, M1 = 0xD2511F53, 0xCD9E8D57  # multipliers of the rounds
+W0, W1 = 0x9E3779B9, 0xBB67AE85  # what the key grows by from round to round
+LOW = 0xFFFFFFFF
+ROUNDS = 10
+
+
+def philox(xp: Any, key: tuple[int, int], counter: tuple[int, int], count: int) -> Any:
+    """`count` words of 32 bits: block i encrypts the 128-bit counter (i, counter) under the key."""
+    blocks = -(-count // 4)
+    index = xp.arange(blocks, dtype=xp.uint64)
+    c0, c1 = index & LOW, index >> 32
+    c2, c3 = xp.full(blocks, counter[0], xp.uint64), xp.full(blocks, counter[1], xp.uint64)
+    k0, k1 = key
+    for _ in range(ROUNDS):
+        p0, p1 = c0 * M0, c2 * M1  # 32 x 32 bits fit in 64
+        c0, c1, c2, c3 = (p1 >> 32) ^ c1 ^ k0, p1 & LOW, (p0 >> 32) ^ c3 ^ k1, p0 & LOW
+        k0, k1 = (k0 + W0) & LOW, (k1 + W1) & LOW
+    words = xp.stack([c0, c1, c2, c3], axis=1).reshape(-1)[:count]
+    return words.astype(xp.uint32)
+
+
+def _value(xp: Any, state: Any, shape: tuple[int, ...]) -> Any:
+    key, counter = int(state[0]), int(state[1])
+    words = philox(xp, (key & LOW, key >> 32), (counter & LOW, counter >> 32), size_of(shape))
+    return words.reshape(shape)
+
+
+def _infer(state: Aval, shape: tuple[int, ...]) -> list[Aval]:
+    if state.dtype is not uint64 or state.shape != (2,):
+        raise ValueError(f"wants a key and a counter as a uint64 tensor of shape (2,), got {state!r}.")
+    return [aval(shape, uint32)]
+
+
+RANDOM_BITS = Opaque(
+    "random_bits",
+    _value,
+    infer=_infer,
+    vjp=None,
+    signature="(s)->(n)",
+    samples=[Sample((Spec((2,), (0, 100), "uint64"),), {"shape": (3, 5)}), Sample((Spec((2,), (0, 9), "uint64"),), {"shape": (0,)})],
+    doc="Uniform words of 32 bits, from a key and a counter.",
+)

@@ -1,0 +1,112 @@
+"""Reductions: a monoid over some axes, and one partial. Floor: ops.
+
+    vjp:  x̄ = broadcast(c) · ∂/∂x    where the partial is an expression in x, `out` (with its axes kept) and n"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from gradtape.ir.aval import Aval, aval
+from gradtape.ir.expr import mentions, trace
+from gradtape.ir.graph import Node, Value
+from gradtape.ir.shapes import Dims, size_of
+from gradtape.ops.op import Op, Rule, constant, emit
+from gradtape.ops.pointwise import NUMERIC, _kinds, instantiate
+from gradtape.ops.samples import BadSample, Sample, Spec
+
+
+class Reduction(Op):
+    """A reduction over `axes` (sorted, not negative); `keepdims` leaves axes of size 1.
+
+    Args:
+      value: the array module's function of (x, axis=, keepdims=), by name or as a function of the module.
+      partial: formula over x, out and n (the number of elements in one result); or `vjp`: a rule of
+        (node, cotangent with axes kept) where that is not enough; None where no gradient flows.
+      accumulate: sums are carried in float32 for half types.
+      identity: the result over nothing; None: there is none, and empty reductions follow the array module.
+    """
+
+    kind = "reduction"
+
+    def __init__(
+        self,
+        name: str,
+        value: str | Callable[..., Any],
+        partial: Callable[..., Any] | None = None,
+        *,
+        accepts: str = NUMERIC,
+        accumulate: bool = False,
+        identity: float | bool | None = None,
+        vjp: Rule | None = None,
+        domain: tuple[float, float] = (-2.0, 2.0),
+        samples: Iterable[Sample] = (),
+        errors: Iterable[BadSample] = (),
+        doc: str = "",
+        notes: str = "",
+    ) -> None:
+        self.value = value
+        self.partial = None if partial is None else trace(partial)
+        self.accepts, self.accumulate, self.identity, self.rule = accepts, accumulate, identity, vjp
+        drawn = tuple(samples) or tuple(_samples(domain))
+        super().__init__(name, doc=doc, samples=drawn, errors=errors, notes=notes)
+
+    def infer(self, avals: tuple[Aval, ...], **params: Any) -> tuple[Aval, ...]:
+        (x,) = avals
+        if x.dtype.kind not in self.accepts:
+            raise self.invalid(
+                f"does not take {x.dtype.cname} tensors; it takes {_kinds(self.accepts)}. Convert with `tf.cast`."
+            )
+        shape = None if x.shape is None else reduced(x.shape, params["axes"], params["keepdims"])
+        return (aval(shape, x.dtype),)
+
+    def vjp(self, node: Node, cotangents: list[Value | None], wanted: list[bool]) -> list[Value | None]:
+        (g,) = cotangents
+        if g is None or not wanted[0]:
+            return [None]
+        (x,), axes = node.inputs, node.step.params["axes"]
+        kept = reduced(x.aval.dims, axes, True)
+        g = g if _aligned(g.aval.dims, kept) else reshaped(g, kept)
+        if self.rule:
+            return [self.rule(node, g)[0]]
+        if self.partial is None:
+            return [None]
+        n = size_of(x.aval.dims[k] for k in axes)
+        names = {"x": x, "n": constant(n, x.aval.dtype)}
+        if "out" in mentions(self.partial):
+            names["out"] = reshaped(node.outputs[0], kept)
+        p = instantiate(self.partial, names, g.aval.dtype)
+        if p.aval.dtype.is_complex and "x" in mentions(self.partial):
+            p = emit("conj", p)
+        grad = emit("multiply", g, p)
+        return [grad if grad.aval is x.aval else emit("broadcast_to", grad, shape=x.aval.dims)]
+
+
+def reshaped(v: Value, shape: Dims) -> Value:
+    """`v` in another shape, or `v` itself."""
+    return v if v.aval.shape == shape else emit("reshape", v, shape=shape)
+
+
+def _aligned(shape: Dims, kept: Dims) -> bool:
+    """Whether broadcasting reads `shape` as `kept` anyway: what is missing are leading axes of size 1."""
+    lead = len(kept) - len(shape)
+    return all(n == 1 for n in kept[:lead]) and kept[lead:] == shape
+
+
+def reduced(shape: Dims, axes: tuple[int, ...], keepdims: bool) -> Any:
+    """The shape that a reduction leaves."""
+    if keepdims:
+        return tuple(1 if k in axes else n for k, n in enumerate(shape))
+    return tuple(n for k, n in enumerate(shape) if k not in axes)
+
+
+def _samples(domain: tuple[float, float]) -> Iterable[Sample]:
+    for shape, axes, keepdims in (
+        ((2, 3, 4), (1,), False),
+        ((2, 3, 4), (0, 2), True),
+        ((3,), (0,), False),
+        ((2, 3), (), False),
+        ((1, 3), (0, 1), False),
+        ((2, 0, 3), (2,), False),
+    ):
+        yield Sample((Spec(shape, domain),), {"axes": axes, "keepdims": keepdims})

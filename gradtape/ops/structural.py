@@ -1,0 +1,68 @@
+"""Structural ops move elements and compute nothing: each names its transpose. Floor: ops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from gradtape.ir.aval import Aval, aval
+from gradtape.ir.graph import Node, Value
+from gradtape.ir.shapes import Shape
+from gradtape.ops.op import Op
+from gradtape.ops.samples import BadSample, Sample
+
+
+class Structural(Op):
+    """A linear op that only rearranges its first operands; trailing index operands carry no gradient.
+
+    Args:
+      value: (array module, *arrays, **params) to the result.
+      shape: (*shapes, **params) to the result's shape.
+      transpose: (node, cotangent) to the cotangents of the operands: an op of this kind again.
+      indices: how many trailing operands are integer positions.
+      view: the value shares memory with its operand.
+      repeats: the result is the operand broadcast, so that a pointwise op may take the operand instead.
+      idle: (aval, **params); whether the step leaves its operand as it is.
+    """
+
+    kind = "structural"
+
+    def __init__(
+        self,
+        name: str,
+        value: Callable[..., Any],
+        *,
+        shape: Callable[..., Shape],
+        transpose: Callable[[Node, Value], Sequence[Value | None]],
+        indices: int = 0,
+        view: bool = True,
+        repeats: bool = False,
+        idle: Callable[..., bool] | None = None,
+        samples: Iterable[Sample],
+        errors: Iterable[BadSample] = (),
+        doc: str = "",
+        notes: str = "",
+    ) -> None:
+        self.value, self.shape, self.transpose = value, shape, transpose
+        self.indices, self.view, self.repeats, self.idle = indices, view, repeats, idle
+        super().__init__(name, doc=doc, samples=samples, errors=errors, notes=notes)
+
+    def infer(self, avals: tuple[Aval, ...], **params: Any) -> tuple[Aval, ...]:
+        moved = avals[: len(avals) - self.indices]
+        dtype = moved[0].dtype
+        for a in moved[1:]:
+            if a.dtype is not dtype:
+                raise self.invalid(
+                    f"wants operands of one dtype, got a {dtype.cname} and a {a.dtype.cname} tensor. Use `tf.cast`."
+                )
+        try:
+            return (aval(self.shape(*[a.shape for a in avals], **params), dtype),)
+        except ValueError as e:
+            raise self.invalid(str(e)) from None
+
+    def vjp(self, node: Node, cotangents: list[Value | None], wanted: list[bool]) -> list[Value | None]:
+        (g,) = cotangents
+        if g is None:
+            return [None] * len(node.inputs)
+        pulled = [*self.transpose(node, g), *[None] * self.indices]
+        return [v if w else None for v, w in zip(pulled, wanted, strict=True)]

@@ -1,0 +1,1 @@
+"""What runs: tensors, variables, eager dispatch, recording, plans. Floor: runtime."""

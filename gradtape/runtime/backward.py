@@ -1,0 +1,256 @@
+"""Backward passes: found by structure or built from a path, then run segment by segment. Floor: runtime.
+
+A program is a list of segments (graphs) with the host rules of custom gradients between them."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gradtape.backends.cpu import lower
+from gradtape.ir.graph import Graph, Node, Value, order
+from gradtape.ops.call import HostRule, call_step
+from gradtape.ops.op import Step, constant
+from gradtape.runtime.dispatch import execute
+from gradtape.runtime.record import Path, Recorder, TrieNode
+from gradtape.runtime.state import STATE
+from gradtape.runtime.tensor import Tensor, wrap
+from gradtape.transforms.differentiate import augmented, leaves, pull_back
+from gradtape.transforms.simplify import simplify
+
+COUNTS: Counter[str] = Counter()  # plans built and plans found; tests read that caches work
+MAX_PROGRAMS = 2048
+
+Absent = dict[int, tuple[int, ...]]  # by ordinal of a custom call: the operands that its rule answers with None
+HostCall = Callable[..., Sequence[Tensor | None]]
+
+
+class CompiledGraph:
+    """A graph with the function that runs it, and the steps that record it as a call, by active operands."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = simplify(graph)
+        self.plain = call_step(self.graph)
+        self.kernel = lower(self.plain)
+        self.avals = tuple(v.aval for v in self.graph.outputs)
+        self.recorded: dict[tuple[bool, ...], Step] = {}
+
+    def __call__(self, inputs: Sequence[Tensor]) -> list[Tensor]:
+        """Run on tensors; where a tape records and gradients flow through an operand, as a call that also
+        returns the residuals of its own derivative."""
+        recorders = STATE.recorders
+        active = tuple(any(r.is_watching(t) for r in recorders) for t in inputs) if recorders else ()
+        if not any(active):
+            arrays = STATE.run(self.kernel, *[t._array for t in inputs])
+            return [wrap(a if v.shape else a[()], v) for a, v in zip(arrays, self.avals, strict=True)]
+        step = self.recorded.get(active)
+        if step is None:
+            step = self.recorded[active] = call_step(augmented(self.graph, active))
+        results = execute(step, inputs)
+        return list(results[: len(self.avals)]) if isinstance(results, tuple) else [results]
+
+
+@dataclass
+class Segment:
+    """One graph of a backward pass: where its operands come from and where its results go."""
+
+    compiled: CompiledGraph
+    reads: list[int]  # places in the environment
+    writes: list[int]
+
+
+@dataclass
+class Host:
+    """One custom rule: which one, its cotangents, and where the cotangents that it answers with go."""
+
+    ordinal: int
+    reads: list[int]
+    writes: list[int]
+
+
+@dataclass
+class Program:
+    """A backward pass. Its environment begins with the residuals it needs, then the given cotangents."""
+
+    saved: list[int]
+    steps: list[Segment | Host]
+    results: list[int | None]
+    size: int
+    absent: Absent
+
+    def run(self, saved: Sequence[Tensor], given: Sequence[Tensor], hosts: Sequence[HostCall]) -> Outcome:
+        """The cotangents of the sources. A host rule that answers None for other operands than this program
+        was built for ends the run: the outcome says for which."""
+        env: list[Any] = [saved[i] for i in self.saved]
+        env += given
+        env += [None] * (self.size - len(env))
+        absent: Absent = {}
+        for step in self.steps:
+            reads = [env[i] for i in step.reads]
+            if isinstance(step, Segment):
+                answers: Sequence[Any] = step.compiled(reads)
+            else:
+                answers = hosts[step.ordinal](*reads)
+                absent[step.ordinal] = tuple(i for i, a in enumerate(answers) if a is None)
+                if absent[step.ordinal] != self.absent.get(step.ordinal, ()):
+                    return Outcome(None, self.absent | absent)
+            for i, a in zip(step.writes, answers, strict=True):
+                env[i] = a
+        return Outcome([None if i is None else env[i] for i in self.results], absent)
+
+
+@dataclass
+class Outcome:
+    """The results, or None where the program must be another one."""
+
+    results: list[Tensor | None] | None
+    absent: Absent
+
+
+class Programs:
+    """The programs in use, the least recently used dropped first. Programs live in the trie nodes; this
+    bounds how many there are."""
+
+    def __init__(self) -> None:
+        self.recent: OrderedDict[tuple[int, Any], TrieNode] = OrderedDict()
+        self.lock = threading.Lock()
+
+    def find(self, node: TrieNode, key: Any, build: Callable[[], Program]) -> Program:
+        found: Program | None = node.plans.get(key)
+        if found is not None:
+            COUNTS["found"] += 1
+            return found
+        COUNTS["built"] += 1
+        found = build()
+        with self.lock:
+            node.plans[key] = found
+            self.recent[id(node), key] = node
+            while len(self.recent) > MAX_PROGRAMS:
+                (_, old_key), old = self.recent.popitem(last=False)
+                old.plans.pop(old_key, None)
+        return found
+
+    def clear(self) -> None:
+        with self.lock:
+            for (_, key), node in self.recent.items():
+                node.plans.pop(key, None)
+            self.recent.clear()
+
+
+PROGRAMS = Programs()
+
+
+def gradients(
+    recorder: Recorder,
+    targets: Sequence[int],
+    sources: Sequence[int],
+    given: Sequence[Tensor | None],
+) -> list[Tensor | None]:
+    """The cotangents of the source slots for targets with these cotangents (None: ones).
+
+    Custom rules run once each. A rule that answers None for an operand is only known when it has run; then
+    the program that takes this into account is found by that answer and its rest is run."""
+    node = recorder.node
+    key = (tuple(targets), tuple(sources), tuple([g is not None for g in given]))
+    cotangents = [g for g in given if g is not None]
+    ran: dict[int, Sequence[Tensor | None]] = {}
+    saved = recorder.saved
+    once = [_Once(k, rule, ran) for k, rule in enumerate(recorder.hosts)]
+    absent: Absent = node.absent.get(key, {})
+    while True:
+        program = PROGRAMS.find(node, (*key, tuple(absent.items())), functools.partial(build, node, *key, absent))
+        outcome = program.run(saved, cotangents, once)
+        if outcome.results is not None:
+            return outcome.results
+        absent = node.absent[key] = outcome.absent
+
+
+class _Once:
+    """A host rule that keeps its answer, for the case that the program is run again."""
+
+    def __init__(self, ordinal: int, rule: HostCall, ran: dict[int, Sequence[Tensor | None]]) -> None:
+        self.ordinal, self.rule, self.ran = ordinal, rule, ran
+
+    def __call__(self, *cotangents: Tensor) -> Sequence[Tensor | None]:
+        if self.ordinal not in self.ran:
+            self.ran[self.ordinal] = self.rule(*cotangents)
+        return self.ran[self.ordinal]
+
+
+def build(
+    end: TrieNode,
+    targets: tuple[int, ...],
+    sources: tuple[int, ...],
+    given: tuple[bool, ...],
+    absent: Absent,
+) -> Program:
+    """Differentiate the recorded path and cut the result at the host rules."""
+    path = Path(end, absent)
+    wanted = [path.values[s] for s in targets]
+    seeds = [Value(v.aval) if g else constant(1, v.aval.dtype, v.aval.dims) for v, g in zip(wanted, given, strict=True)]
+    pulled = pull_back(path.nodes, wanted, seeds, [path.values[s] for s in sources])
+    outputs = [p for p in pulled if p is not None]
+    fed = [s for s, g in zip(seeds, given, strict=True) if g]
+    residual = leaves(outputs, path.values.values())
+    return _cut(outputs, pulled, residual, fed, path)
+
+
+def _cut(
+    outputs: list[Value], pulled: list[Value | None], residual: list[Value], fed: list[Value], path: Path
+) -> Program:
+    """The backward pass as segments with the host rules between them."""
+    lost = [v for v in residual if id(v) not in path.kept]
+    if lost:
+        raise RuntimeError(f"The backward pass needs {lost}, which recording did not keep. Please report this.")
+    given = [*residual, *fed]
+    place = {id(v): i for i, v in enumerate(given)}
+    nodes = order(outputs, given)
+    # rules run latest first; none depends on one of a function that was called later
+    hosts = sorted((n for n in nodes if isinstance(n.step.op, HostRule)), key=lambda n: -n.step.params["ordinal"])
+    stages = _stages(nodes, hosts)
+    steps: list[Segment | Host] = []
+    for k, inside in enumerate(stages):
+        made = _segment(inside, nodes, outputs, place)
+        steps += [made] if made else []
+        steps += [_host(n, place) for n in hosts[k : k + 1]]
+    results = [None if p is None else place[id(p)] for p in pulled]
+    return Program([path.kept[id(v)] for v in residual], steps, results, len(place), dict(path.absent))
+
+
+def _stages(nodes: Sequence[Node], hosts: Sequence[Node]) -> list[list[Node]]:
+    """The nodes that can run before the first rule, those that need its answers but not the second's, ..."""
+    level = {id(n): k + 1 for k, n in enumerate(hosts)}
+    stages: list[list[Node]] = [[] for _ in range(len(hosts) + 1)]
+    for n in nodes:
+        if id(n) not in level:
+            level[id(n)] = max((level.get(id(v.node), 0) for v in n.inputs), default=0)
+            stages[level[id(n)]].append(n)
+    return stages
+
+
+def _segment(
+    inside: Sequence[Node], nodes: Sequence[Node], outputs: Sequence[Value], place: dict[int, int]
+) -> Segment | None:
+    """The nodes of one stage as a graph: it reads what was made before and writes what is needed later."""
+    own = set(map(id, inside))
+    made = [v for n in inside for v in n.outputs]
+    later = {id(v) for n in nodes if id(n) not in own for v in n.inputs} | set(map(id, outputs))
+    writes = [v for v in made if id(v) in later]
+    if not writes:
+        return None
+    mine = set(map(id, made))
+    reads = list({id(v): v for n in inside for v in n.inputs if id(v) not in mine}.values())
+    compiled = CompiledGraph(Graph(reads, writes))
+    for v in writes:
+        place.setdefault(id(v), len(place))
+    return Segment(compiled, [place[id(v)] for v in reads], [place[id(v)] for v in writes])
+
+
+def _host(node: Node, place: dict[int, int]) -> Host:
+    for v in node.outputs:
+        place.setdefault(id(v), len(place))
+    return Host(node.step.params["ordinal"], [place[id(v)] for v in node.inputs], [place[id(v)] for v in node.outputs])

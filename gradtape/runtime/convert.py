@@ -1,0 +1,199 @@
+"""What becomes a tensor, and of which dtype: TensorFlow's rules. Floor: runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from gradtape.ir.aval import aval
+from gradtape.ir.dtypes import DType, as_dtype, bool_, complex128, float32, int32, of_numpy, string
+from gradtape.ir.shapes import TensorShape
+from gradtape.runtime.tensor import Tensor, from_array, wrap
+
+_PYTHON: dict[type, DType] = {bool: bool_, int: int32, float: float32, complex: complex128, str: string, bytes: string}
+_WIDENS = {"b": "b", "i": "iufc", "u": "iufc", "f": "fc", "c": "c", "s": "s"}  # which kinds a kind may become
+
+# Other floors register how their objects become tensors: variables, row-sparse gradients, ...
+converters: list[tuple[type, Callable[[Any], Tensor]]] = []
+
+
+def convert(value: Any, dtype: DType | None = None) -> Tensor:
+    """A tensor of the value; of `dtype` if given.
+
+    Raises:
+      ValueError: a tensor of another dtype, or a ragged list.
+      TypeError: a value that the dtype cannot hold.
+    """
+    if type(value) is Tensor:
+        return _of_dtype(value, dtype)
+    for kind, converter in converters:
+        if isinstance(value, kind):
+            return _of_dtype(converter(value), dtype)
+    if type(value) in _PYTHON:
+        return _scalar(value, dtype)
+    if isinstance(value, TensorShape):
+        value = np.array(value.as_list(), np.int32)
+    if isinstance(value, list | tuple) and _holds_tensor(value):
+        return _stacked(value, dtype)
+    return _array(value, dtype)
+
+
+def _of_dtype(t: Tensor, dtype: DType | None) -> Tensor:
+    if dtype is not None and t._aval.dtype is not dtype:
+        raise ValueError(
+            f"Tensor conversion requested dtype {dtype.name} for Tensor with dtype {t.dtype.name}. "
+            f"Use `tf.cast(x, tf.{dtype.name})`."
+        )
+    return t
+
+
+_small: dict[Any, Tensor] = {}  # scalars seen before: tensors do not change, so they can be shared
+MAX_SMALL = 1024
+
+
+def _scalar(value: Any, dtype: DType | None) -> Tensor:
+    key = (type(value), value, dtype)
+    found = _small.get(key)
+    if found is not None and value != 0:
+        return found
+    made = _new_scalar(value, dtype)
+    if len(_small) < MAX_SMALL:
+        _small[key] = made
+    return made
+
+
+def _new_scalar(value: Any, dtype: DType | None) -> Tensor:
+    own = _PYTHON[type(value)]
+    if own is int32 and dtype is None and not -(2**31) <= value < 2**31:
+        own = of_numpy(np.dtype(np.int64))
+    wanted = dtype or own
+    _refuse(value, own, wanted)
+    if wanted is string:
+        return wrap(_bytes_array(value), aval((), string))
+    try:
+        return wrap(np.asarray(value).astype(wanted.numpy_dtype)[()] if wanted.kind not in "iu" else wanted.as_numpy_dtype(value), aval((), wanted))
+    except OverflowError:
+        raise ValueError(f"Cannot convert {value!r} to a tensor of dtype {wanted.name}: it is out of range.") from None
+
+
+def _refuse(value: Any, own: DType, wanted: DType) -> None:
+    if wanted.kind not in _WIDENS[own.kind]:
+        raise TypeError(
+            f"Cannot convert {value!r} to EagerTensor of dtype {wanted.name}. "
+            f"Write the value as {wanted.name}, or use `tf.cast`."
+        )
+
+
+def _bytes_array(value: Any) -> Any:
+    array = np.empty((), object)
+    array[()] = value.encode() if isinstance(value, str) else value
+    return array
+
+
+def _holds_tensor(value: Sequence[Any]) -> bool:
+    return any(
+        isinstance(v, Tensor)
+        or (isinstance(v, list | tuple) and _holds_tensor(v))
+        or any(isinstance(v, kind) for kind, _ in converters)
+        for v in value
+    )
+
+
+# How a list of tensors is joined: set by the floor that has the ops for it.
+stack_tensors: list[Callable[[list[Tensor]], Tensor]] = []
+
+
+def _stacked(value: Sequence[Any], dtype: DType | None) -> Tensor:
+    """A list with tensors among its elements: stacked, so that gradients flow to them."""
+    dtype = dtype or _first_dtype(value)
+    return stack_tensors[0]([convert(v, dtype) for v in value])
+
+
+def _first_dtype(value: Sequence[Any]) -> DType | None:
+    for v in value:
+        if isinstance(v, Tensor):
+            return v.dtype
+        if isinstance(v, list | tuple):
+            found = _first_dtype(v)
+            if found is not None:
+                return found
+        for kind, converter in converters:
+            if isinstance(v, kind):
+                return converter(v).dtype
+    return None
+
+
+def _array(value: Any, dtype: DType | None) -> Tensor:
+    """A copy of anything that NumPy can read."""
+    try:
+        array = np.array(value)
+    except ValueError:
+        raise ValueError(
+            f"Can't convert a non-rectangular Python sequence to a Tensor: {_short(value)}. "
+            "All rows must have one length."
+        ) from None
+    if array.dtype.kind in "USO":
+        return _strings(value, array, dtype)
+    own = of_numpy(array.dtype)
+    if not isinstance(value, np.ndarray | np.generic) and _is_python(value):
+        own = _python_dtype(array, own)
+    wanted = dtype or own
+    _refuse(_short(value) if array.size > 1 else value, own, wanted)
+    if own is not wanted or array.dtype != wanted.numpy_dtype:
+        array = array.astype(wanted.numpy_dtype)
+    if array.dtype.itemsize and not array.flags.c_contiguous:
+        array = np.ascontiguousarray(array)
+    return from_array(array)
+
+
+def _is_python(value: Any) -> bool:
+    """A list of Python numbers only: they have Python's defaults, not NumPy's."""
+    if isinstance(value, list | tuple):
+        return all(_is_python(v) for v in value)
+    return type(value) in _PYTHON
+
+
+def _python_dtype(array: Any, own: DType) -> DType:
+    if array.dtype.kind == "i" and (not array.size or (array.min() >= -(2**31) and array.max() < 2**31)):
+        return int32
+    return float32 if array.dtype.kind == "f" else own
+
+
+def _strings(value: Any, array: Any, dtype: DType | None) -> Tensor:
+    flat = array.reshape(-1)
+    out = np.empty(flat.shape, object)
+    for i, v in enumerate(flat):
+        if not isinstance(v, str | bytes):
+            raise ValueError(
+                f"Attempt to convert a value ({_short(value)}) with an unsupported type ({type(value)}) to a Tensor. "
+                "Give numbers, strings, arrays, tensors, or lists of one of these."
+            )
+        out[i] = v.encode() if isinstance(v, str) else v
+    _refuse(_short(value), string, dtype or string)
+    return wrap(out.reshape(array.shape), aval(array.shape, string))
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) < 80 else text[:77] + "..."
+
+
+def convert_all(values: Sequence[Any], dtype: DType | None = None) -> list[Tensor]:
+    """Tensors of one dtype: that of the first tensor among the values, which numbers and arrays then take."""
+    if dtype is None:
+        dtype = _first_dtype(values)
+    if dtype is not None:
+        return [convert(v, None if isinstance(v, Tensor) else dtype) for v in _read(values)]
+    first = convert(values[0])
+    return [first, *(convert(v, first.dtype) for v in values[1:])]
+
+
+def _read(values: Sequence[Any]) -> list[Any]:
+    """Variables and the like as tensors, so that a mismatch of dtypes is the op's own error."""
+    return [next((c(v) for kind, c in converters if isinstance(v, kind)), v) for v in values]
+
+
+def as_optional_dtype(dtype: Any) -> DType | None:
+    return None if dtype is None else as_dtype(dtype)

@@ -1,0 +1,85 @@
+"""Eager execution: a step runs at once and is shown to every tape that records. Floor: runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from gradtape.backends.cpu import NAME, lower
+from gradtape.ir.errors import OpError, ResourceExhaustedError
+from gradtape.ops.op import Step
+from gradtape.runtime.state import STATE, new_id
+from gradtape.runtime.tensor import Tensor, wrap
+
+_new = Tensor.__new__
+
+
+def execute(step: Step, inputs: Sequence[Tensor]) -> Any:
+    """The result of a step, or a tuple of results where it has several."""
+    avals = tuple([t._aval for t in inputs])
+    outs = step.inferred.get(avals) or step.infer(avals)
+    kernel = step.lowered.get(NAME) or lower(step)
+    state = STATE
+    try:
+        result = state.run(kernel, *[t._array for t in inputs])
+    except (ValueError, TypeError, IndexError, MemoryError) as e:
+        raise explained(step, inputs, e) from e
+    if len(outs) == 1 and not isinstance(result, tuple):
+        results: tuple[Tensor, ...] = (_wrapped(result, outs[0]),)
+    else:
+        results = tuple(_wrapped(a, v) for a, v in zip(result, outs, strict=True))
+    for recorder in state.recorders:
+        recorder.record(step, inputs, results)
+    return results[0] if len(results) == 1 else results
+
+
+def _wrapped(array: Any, aval: Any) -> Tensor:
+    return wrap(array if aval.shape else array[()], aval)
+
+
+def unary(step: Step, x: Tensor) -> Tensor:
+    """`execute` for one operand and one result, with nothing in between."""
+    avals = (x._aval,)
+    outs = step.inferred.get(avals) or step.infer(avals)
+    kernel = step.lowered.get(NAME) or lower(step)
+    state = STATE
+    try:
+        array = state.run(kernel, x._array)
+    except (ValueError, TypeError, IndexError, MemoryError) as e:
+        raise explained(step, (x,), e) from e
+    t = _new(Tensor)
+    aval = t._aval = outs[0]
+    t._array = array if aval.shape else array[()]
+    t._id = new_id()
+    if state.recorders:
+        for recorder in state.recorders:
+            recorder.record(step, (x,), (t,))
+    return t
+
+
+def binary(step: Step, x: Tensor, y: Tensor) -> Tensor:
+    """`execute` for two operands and one result."""
+    avals = (x._aval, y._aval)
+    outs = step.inferred.get(avals) or step.infer(avals)
+    kernel = step.lowered.get(NAME) or lower(step)
+    state = STATE
+    try:
+        array = state.run(kernel, x._array, y._array)
+    except (ValueError, TypeError, IndexError, MemoryError) as e:
+        raise explained(step, (x, y), e) from e
+    t = _new(Tensor)
+    aval = t._aval = outs[0]
+    t._array = array if aval.shape else array[()]
+    t._id = new_id()
+    if state.recorders:
+        for recorder in state.recorders:
+            recorder.record(step, (x, y), (t,))
+    return t
+
+
+def explained(step: Step, inputs: Sequence[Tensor], error: Exception) -> Exception:
+    """An error of the array library in TensorFlow's terms."""
+    operands = ", ".join(repr(t._aval) for t in inputs)
+    if isinstance(error, MemoryError):
+        return ResourceExhaustedError(f"`{step.name}` of {operands} ran out of memory: {error}")
+    return OpError(f"`{step.name}` of {operands} failed in the array library: {error}")

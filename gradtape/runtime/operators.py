@@ -1,0 +1,176 @@
+"""Python's operators on tensors and variables. Floor: runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from gradtape.ir.dtypes import DType, bool_, float32, float64
+from gradtape.ir.errors import InvalidArgumentError
+from gradtape.ops import arithmetic as a
+from gradtape.ops import comparison as c
+from gradtape.ops.op import Op, Step
+from gradtape.runtime.contract import matmul
+from gradtape.runtime.convert import convert
+from gradtape.runtime.dispatch import binary, unary
+from gradtape.runtime.subscript import subscript
+from gradtape.runtime.tensor import Tensor
+from gradtape.runtime.variable import Variable
+
+
+def operand(value: Any, dtype: DType) -> Tensor:
+    """The other operand of a tensor of this dtype: numbers and arrays take the dtype, tensors keep theirs."""
+    if type(value) is Tensor:
+        return value
+    if isinstance(value, Variable):
+        return value.read()
+    return convert(value, dtype)
+
+
+def _infix(op: Op) -> tuple[Callable[[Any, Any], Tensor], Callable[[Any, Any], Tensor]]:
+    """`x op y` and `y op x` for a tensor x."""
+    step: Step = op.bind()
+
+    def forward(self: Tensor, other: Any) -> Tensor:
+        if type(other) is not Tensor:
+            other = operand(other, self._aval.dtype)
+        return binary(step, self, other)
+
+    def backward(self: Tensor, other: Any) -> Tensor:
+        return binary(step, operand(other, self._aval.dtype), self)
+
+    return forward, backward
+
+
+def true_divide(x: Tensor, y: Tensor) -> Tensor:
+    """x / y; integers are divided as floats (float64, or float32 where they are of one or two bytes)."""
+    if x._aval.dtype.is_integer and x._aval.dtype is y._aval.dtype:
+        wide = a.CAST.bind(dtype=float32 if x._aval.dtype.size <= 2 else float64)
+        x, y = unary(wide, x), unary(wide, y)
+    return binary(_DIVIDE, x, y)
+
+
+_DIVIDE = a.DIVIDE.bind()
+_NEGATIVE, _ABS, _COMPLEX_ABS = a.NEGATIVE.bind(), a.ABS.bind(), a.COMPLEX_ABS.bind()
+_EQUAL, _NOT_EQUAL, _NOT = c.EQUAL.bind(), c.NOT_EQUAL.bind(), c.LOGICAL_NOT.bind()
+
+
+def absolute(x: Tensor) -> Tensor:
+    return unary(_COMPLEX_ABS if x._aval.dtype.is_complex else _ABS, x)
+
+
+def _truediv(self: Tensor, other: Any) -> Tensor:
+    return true_divide(self, operand(other, self._aval.dtype))
+
+
+def _rtruediv(self: Tensor, other: Any) -> Tensor:
+    return true_divide(operand(other, self._aval.dtype), self)
+
+
+def _matmul(self: Tensor, other: Any) -> Tensor:
+    return matmul(self, operand(other, self._aval.dtype))
+
+
+def _rmatmul(self: Tensor, other: Any) -> Tensor:
+    return matmul(operand(other, self._aval.dtype), self)
+
+
+def _comparable(self: Tensor, other: Any) -> Tensor | None:
+    """The other side of == as a tensor; None where nothing could be equal."""
+    try:
+        return operand(other, self._aval.dtype)
+    except (TypeError, ValueError):
+        return None
+
+
+def _equality(step: Step, otherwise: bool) -> Callable[[Any, Any], Any]:
+    def compare(self: Tensor, other: Any) -> Any:
+        if other is None:
+            return otherwise
+        y = _comparable(self, other)
+        if y is None:
+            return otherwise
+        try:
+            return binary(step, self, y)
+        except InvalidArgumentError:
+            if self._aval.dtype is not y._aval.dtype:
+                raise
+            return otherwise  # shapes that do not broadcast are not equal, as in TensorFlow
+
+    return compare
+
+
+def _logic(op: Op) -> tuple[Callable[[Any, Any], Tensor], Callable[[Any, Any], Tensor]]:
+    """& | ^ on bool tensors."""
+    forward, backward = _infix(op)
+
+    def checked(self: Tensor, other: Any) -> Tensor:
+        _bool(self)
+        return forward(self, other)
+
+    def reflected(self: Tensor, other: Any) -> Tensor:
+        _bool(self)
+        return backward(self, other)
+
+    return checked, reflected
+
+
+def _bool(x: Tensor) -> None:
+    if x._aval.dtype is not bool_:
+        raise TypeError(f"&, |, ^ and ~ want bool tensors, got {x._aval!r}. Use `tf.bitwise` functions for integers.")
+
+
+def _invert(self: Tensor) -> Tensor:
+    _bool(self)
+    return unary(_NOT, self)
+
+
+def _pow(self: Tensor, other: Any, modulo: Any = None) -> Tensor:
+    return _POW[0](self, other)
+
+
+_POW = _infix(a.POW)
+INFIX: dict[str, Op] = {
+    "add": a.ADD,
+    "sub": a.SUBTRACT,
+    "mul": a.MULTIPLY,
+    "floordiv": a.FLOORDIV,
+    "mod": a.FLOORMOD,
+}
+COMPARE: dict[str, Op] = {"lt": c.LESS, "le": c.LESS_EQUAL, "gt": c.GREATER, "ge": c.GREATER_EQUAL}
+LOGIC: dict[str, Op] = {"and": c.LOGICAL_AND, "or": c.LOGICAL_OR, "xor": c.LOGICAL_XOR}
+
+
+def methods() -> dict[str, Callable[..., Any]]:
+    """All operator methods of a tensor, by name."""
+    found: dict[str, Callable[..., Any]] = {
+        "__truediv__": _truediv,
+        "__rtruediv__": _rtruediv,
+        "__matmul__": _matmul,
+        "__rmatmul__": _rmatmul,
+        "__pow__": _pow,
+        "__rpow__": _POW[1],
+        "__neg__": lambda self: unary(_NEGATIVE, self),
+        "__pos__": lambda self: self,
+        "__abs__": absolute,
+        "__invert__": _invert,
+        "__getitem__": subscript,
+        "__eq__": _equality(_EQUAL, False),
+        "__ne__": _equality(_NOT_EQUAL, True),
+    }
+    for table, make in ((INFIX, _infix), (LOGIC, _logic)):
+        for name, op in table.items():
+            found[f"__{name}__"], found[f"__r{name}__"] = make(op)
+    for name, op in COMPARE.items():
+        found[f"__{name}__"] = _infix(op)[0]
+    return found
+
+
+def _of_variable(method: Callable[..., Any]) -> Callable[..., Any]:
+    """The same operator on a variable: on its present value."""
+    return lambda self, *others: method(self.read(), *others)
+
+
+for _name, _method in methods().items():
+    setattr(Tensor, _name, _method)
+    setattr(Variable, _name, _of_variable(_method))

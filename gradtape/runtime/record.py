@@ -1,0 +1,227 @@
+"""Recording: one step of a trie per op, so that the plan of a backward pass is found without a walk. Floor: runtime.
+
+A recorder gives every tensor it has seen a slot: positive where gradients flow (it depends on something
+watched), negative where it is a constant. A record is keyed by its step, the slots of its operands and the
+avals of those that are new; equal programs walk equal paths. Only residuals are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from gradtape.ir.aval import Aval
+from gradtape.ir.graph import Node, Value
+from gradtape.ops.arithmetic import IDENTITY
+from gradtape.ops.call import CUSTOM_CALL
+from gradtape.ops.op import Step
+from gradtape.runtime.tensor import Tensor
+from gradtape.transforms.differentiate import residuals
+
+MAX_NODES = 200_000  # structures remembered over all programs, before the trie starts anew
+
+READ = IDENTITY.bind()  # reading a variable: a record, because its value differs from read to read
+WATCH = IDENTITY.bind(source=True)  # a source: keyed by its aval
+
+
+class TrieNode:
+    """One record at the end of a path of records."""
+
+    __slots__ = ("absent", "children", "count", "fresh", "keep_in", "keep_out", "key", "made", "operands", "parent", "plans", "results", "saved")
+
+    def __init__(self, parent: TrieNode | None, key: tuple[Any, ...]) -> None:
+        self.parent, self.key = parent, key  # the step, then per operand its slot, or its aval where it is new
+        self.children: dict[Any, TrieNode | None] = {}  # None: nothing to record
+        self.operands: tuple[int, ...] = ()  # slots
+        self.results: tuple[int, ...] = ()  # slots; 0 where no gradient flows
+        self.fresh: tuple[tuple[int, int], ...] = ()  # (operand, slot) of constants met here first
+        self.made: tuple[tuple[int, int], ...] = ()  # (result, slot)
+        self.keep_in: tuple[int, ...] = ()
+        self.keep_out: tuple[int, ...] = ()
+        self.count = parent.count if parent else 0  # slots given so far
+        self.saved = 0  # residuals kept before this record
+        self.plans: dict[Any, Any] = {}
+        self.absent: dict[Any, Any] = {}  # which answers of custom rules were None the last time
+
+
+class Trie:
+    """The root of all paths, replaced when it has grown too large."""
+
+    def __init__(self) -> None:
+        self.root = TrieNode(None, ())
+        self.size = 0
+
+    def grown(self) -> None:
+        self.size += 1
+        if self.size > MAX_NODES:
+            self.clear()
+
+    def clear(self) -> None:
+        """Forget all structures; recorders at work keep their paths."""
+        self.root, self.size = TrieNode(None, ()), 0
+
+
+TRIE = Trie()
+
+
+class Recorder:
+    """What one tape has recorded since its last reset."""
+
+    __slots__ = ("hosts", "node", "saved", "slots", "variables", "watch_accessed")
+
+    def __init__(self, watch_accessed: bool = True) -> None:
+        self.node = TRIE.root
+        self.watch_accessed = watch_accessed
+        self.variables: dict[int, Any] = {}  # watched ones by id
+        self.slots: dict[int, int] = {}  # by id of tensor or variable
+        self.saved: list[Tensor] = []
+        self.hosts: list[Callable[..., Any]] = []
+
+    def watch(self, x: Any) -> None:
+        """Make a tensor or variable a source; one that already depends on a source keeps its history."""
+        if self.slots.get(x._id, 0) > 0:
+            return
+        key = (WATCH, x._aval)
+        child = self.node.children.get(key)
+        if child is None:
+            child = TrieNode(self.node, key)
+            child.count += 1
+            child.results = (child.count,)
+            child.saved = len(self.saved)
+            self.node.children[key] = child
+            TRIE.grown()
+        self.node = child
+        self.slots[x._id] = child.count
+
+    def is_watching(self, x: Any) -> bool:
+        return self.slots.get(x._id, 0) > 0
+
+    def read(self, variable: Any, snapshot: Tensor) -> None:
+        """A variable's present value: it depends on the variable, if that is watched (or is to be)."""
+        slots = self.slots
+        if slots.get(snapshot._id, 0) > 0:
+            return
+        if variable._id not in slots:
+            if not (self.watch_accessed and variable._trainable):
+                return
+            self.watch_variable(variable)
+        self.record(READ, (variable,), (snapshot,))
+
+    def watch_variable(self, variable: Any) -> None:
+        self.variables[variable._id] = variable
+        self.watch(variable)
+
+    def record(self, step: Step, inputs: Sequence[Any], outputs: Sequence[Tensor]) -> bool:
+        """Record a step, if gradients flow through it; the answer says whether they do."""
+        slots = self.slots
+        get = slots.get
+        active = False
+        key: list[Any] = [step]
+        for t in inputs:
+            slot = get(t._id)
+            if slot is None:
+                key.append(t._aval)
+            else:
+                key.append(slot)
+                if slot > 0:
+                    active = True
+        if not active:
+            return False
+        where = tuple(key)
+        try:
+            child = self.node.children[where]
+        except KeyError:
+            child = self._grow(where, inputs, outputs)
+        if child is None:
+            return False
+        self.node = child
+        for i, slot in child.fresh:
+            slots[inputs[i]._id] = slot
+        for j, slot in child.made:
+            slots[outputs[j]._id] = slot
+        saved = self.saved
+        for i in child.keep_in:
+            saved.append(inputs[i])
+        for j in child.keep_out:
+            saved.append(outputs[j])
+        return True
+
+    def record_custom(self, inputs: Sequence[Any], outputs: Sequence[Tensor], rule: Callable[..., Any]) -> None:
+        """Record a function with a rule of its own."""
+        step = custom_step(len(self.hosts), tuple(t._aval for t in outputs), ())
+        if self.record(step, inputs, outputs):
+            self.hosts.append(rule)
+
+    def _grow(self, key: tuple[Any, ...], inputs: Sequence[Any], outputs: Sequence[Tensor]) -> TrieNode | None:
+        """The first time that this record follows this path: what to keep, and which slots it makes."""
+        parent, step = self.node, key[0]
+        avals = tuple(t._aval for t in inputs)
+        marks = tuple(isinstance(k, int) and k > 0 for k in key[1:])
+        kept = residuals(step, avals, marks)
+        if kept is None:
+            parent.children[key] = None
+            return None
+        child = TrieNode(parent, key)
+        operands, fresh = [], []
+        for i, k in enumerate(key[1:]):
+            if isinstance(k, Aval):
+                child.count += 1
+                k = -child.count
+                fresh.append((i, k))
+            operands.append(k)
+        results = []
+        for t in outputs:
+            differentiable = t._aval.dtype.is_differentiable
+            child.count += differentiable
+            results.append(child.count if differentiable else 0)
+        child.operands, child.results, child.fresh = tuple(operands), tuple(results), tuple(fresh)
+        child.made = tuple((j, slot) for j, slot in enumerate(results) if slot)
+        child.keep_in, child.keep_out = kept
+        child.saved = len(self.saved)
+        parent.children[key] = child
+        TRIE.grown()
+        return child
+
+
+def custom_step(ordinal: int, results: tuple[Aval, ...], absent: tuple[int, ...]) -> Step:
+    """The step of a custom call: the how-many-th of its tape, and for which operands its rule answers None."""
+    return CUSTOM_CALL.bind(ordinal=ordinal, results=results, absent=absent)
+
+
+class Path:
+    """A recorded program as graph nodes, made from a trie node by walking up to the root. `absent`: for
+    custom calls, by ordinal, the operands for which the rule answers None."""
+
+    def __init__(self, end: TrieNode, absent: Mapping[int, tuple[int, ...]]) -> None:
+        self.absent = absent
+        self.values: dict[int, Value] = {}  # by slot
+        self.nodes: list[Node] = []
+        self.kept: dict[int, int] = {}  # id of a value -> where its tensor is in `saved`
+        for record in reversed(list(_upwards(end))):
+            self._add(record)
+
+    def _add(self, record: TrieNode) -> None:
+        step, *operands = record.key
+        if step is WATCH:
+            self.values[record.results[0]] = Value(operands[0])
+            return
+        for k, slot in zip(operands, record.operands, strict=True):
+            if isinstance(k, Aval):
+                self.values[slot] = Value(k)
+        if step.op is CUSTOM_CALL:
+            ordinal = step.params["ordinal"]
+            step = custom_step(ordinal, step.params["results"], self.absent.get(ordinal, ()))
+        inputs = tuple(self.values[slot] for slot in record.operands)
+        node = Node(step, inputs, step.infer(tuple(v.aval for v in inputs)))
+        self.nodes.append(node)
+        self.values.update((slot, v) for slot, v in zip(record.results, node.outputs, strict=True) if slot)
+        kept = [*(inputs[i] for i in record.keep_in), *(node.outputs[j] for j in record.keep_out)]
+        for k, v in enumerate(kept):
+            self.kept.setdefault(id(v), record.saved + k)
+
+
+def _upwards(node: TrieNode) -> Iterator[TrieNode]:
+    """A record and those before it, latest first."""
+    at: TrieNode | None = node
+    while at is not None and at.key:
+        yield at
+        at = at.parent

@@ -1,0 +1,109 @@
+"""Python subscripts on tensors: integers, slices, `...`, `tf.newaxis`, tensors in them. Floor: runtime."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gradtape.ir.aval import aval
+from gradtape.ir.dtypes import bool_, int64
+from gradtape.ir.errors import InvalidArgumentError
+from gradtape.ir.shapes import shape_text
+from gradtape.ops.layout import RESHAPE, SLICE
+from gradtape.runtime.dispatch import binary, unary
+from gradtape.runtime.tensor import Tensor, wrap
+
+
+def subscript(x: Tensor, key: Any) -> Tensor:
+    """`x[key]`.
+
+    Raises:
+      InvalidArgumentError: an index out of bounds, or too many of them.
+      TypeError: a key that subscripts do not take.
+    """
+    parts = key if isinstance(key, tuple) else (key,)
+    cut = _Cut(x, _expanded(parts, x))
+    if cut.axes:
+        step = SLICE.bind(axes=tuple(cut.axes), sizes=tuple(cut.sizes), strides=tuple(cut.strides))
+        x = binary(step, x, positions(cut.begin))
+    shape = tuple(cut.shape)
+    return x if x._aval.shape == shape else unary(RESHAPE.bind(shape=shape), x)
+
+
+def positions(values: Any) -> Tensor:
+    """A vector of positions as a tensor."""
+    array = np.array(values, np.int64)
+    return wrap(array, aval(array.shape, int64))
+
+
+class _Cut:
+    """What a subscript comes to: slices of some axes, then a shape without the indexed and with the new axes."""
+
+    def __init__(self, x: Tensor, parts: list[Any]) -> None:
+        self.axes: list[int] = []
+        self.begin: list[int] = []
+        self.sizes: list[int] = []
+        self.strides: list[int] = []
+        self.shape: list[int] = []
+        axis = 0
+        for part in parts:
+            if part is None:
+                self.shape.append(1)
+                continue
+            n = x._aval.dims[axis]
+            if isinstance(part, slice):
+                self._slice(axis, n, part)
+            else:
+                self._index(axis, n, _integer(part))
+            axis += 1
+        self.shape += x._aval.dims[axis:]
+
+    def _slice(self, axis: int, n: int, part: slice) -> None:
+        ends = (None if e is None else _integer(e) for e in (part.start, part.stop, part.step))
+        start, stop, stride = slice(*ends).indices(n) if part.step != 0 else (0, 0, 0)
+        if stride == 0:
+            raise InvalidArgumentError("A slice's step must not be 0.")
+        size = len(range(start, stop, stride))
+        self.shape.append(size)
+        if (start, size, stride) != (0, n, 1):
+            self._cut(axis, start, size, stride)
+
+    def _index(self, axis: int, n: int, i: int) -> None:
+        if not -n <= i < n:
+            raise InvalidArgumentError(f"slice index {i} of dimension {axis} out of bounds: its size is {n}.")
+        self._cut(axis, i % n, 1, 1)
+
+    def _cut(self, axis: int, start: int, size: int, stride: int) -> None:
+        self.axes.append(axis)
+        self.begin.append(start)
+        self.sizes.append(size)
+        self.strides.append(stride)
+
+
+def _expanded(parts: tuple[Any, ...], x: Tensor) -> list[Any]:
+    """The parts with `...` written out."""
+    used = sum(1 for p in parts if p is not None and p is not Ellipsis)
+    rank = x.ndim
+    if used > rank:
+        raise InvalidArgumentError(
+            f"Too many indices: {used} for a tensor of shape {shape_text(x._aval.shape)}, which has {rank} axes."
+        )
+    dots = [i for i, p in enumerate(parts) if p is Ellipsis]
+    if len(dots) > 1:
+        raise InvalidArgumentError("Multiple ellipses in slice spec not allowed.")
+    if not dots:
+        return list(parts)
+    return [*parts[: dots[0]], *[slice(None)] * (rank - used), *parts[dots[0] + 1 :]]
+
+
+def _integer(part: Any) -> int:
+    if isinstance(part, Tensor) and part._aval.dtype is bool_:
+        raise TypeError("A bool tensor is no index. Use `tf.boolean_mask(x, mask)`.")
+    try:
+        return int(part.__index__())
+    except (AttributeError, TypeError):
+        raise TypeError(
+            "Only integers, slices (`:`), ellipsis (`...`), tf.newaxis (`None`) and scalar tf.int32/tf.int64 tensors are "
+            f"valid indices, got {part!r}. To pick several positions use `tf.gather(x, indices)`."
+        ) from None

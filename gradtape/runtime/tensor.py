@@ -1,0 +1,230 @@
+"""The immutable `Tensor`: an array, its aval and an id. Operators are attached in `runtime.operators`. Floor: runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from gradtape.ir.aval import Aval, aval_of
+from gradtape.ir.dtypes import DType
+from gradtape.ir.shapes import TensorShape, shape_text
+from gradtape.runtime.state import new_id
+
+# NumPy habits that a tensor does not share, with the way out.
+HINTS = {
+    "astype": "tf.cast(x, dtype)",
+    "ravel": "tf.reshape(x, [-1])",
+    "flatten": "tf.reshape(x, [-1])",
+    "reshape": "tf.reshape(x, shape)",
+    "transpose": "tf.transpose(x)",
+    "T": "tf.transpose(x)",
+    "sum": "tf.reduce_sum(x)",
+    "mean": "tf.reduce_mean(x)",
+    "max": "tf.reduce_max(x)",
+    "min": "tf.reduce_min(x)",
+    "size": "tf.size(x)",
+    "tolist": "x.numpy().tolist()",
+    "data": "x.numpy()",
+    "item": "x.numpy().item()",
+    "copy": "tf.identity(x)",
+    "clip": "tf.clip_by_value(x, low, high)",
+    "assign": "a tf.Variable, which can be assigned to",
+    "backward": "tape.gradient(y, x)",
+    "grad": "tape.gradient(y, x)",
+    "detach": "tf.stop_gradient(x)",
+}
+
+
+class Tensor:
+    """A multidimensional array that does not change.
+
+    >>> import gradtape as tf
+    >>> x = tf.constant([[1.0, 2.0], [3.0, 4.0]])
+    >>> x.shape, x.dtype, float(x[0, 1])
+    (TensorShape([2, 2]), tf.float32, 2.0)
+    >>> print(x + 1)
+    tf.Tensor(
+    [[2. 3.]
+     [4. 5.]], shape=(2, 2), dtype=float32)
+    """
+
+    __slots__ = ("__weakref__", "_array", "_aval", "_id")
+    __array_priority__ = 100  # so that `array * tensor` is a tensor
+
+    _array: Any  # a NumPy array; for scalars an array scalar
+    _aval: Aval
+    _id: int
+
+    @property
+    def shape(self) -> TensorShape:
+        return TensorShape(self._aval.shape)
+
+    @property
+    def dtype(self) -> DType:
+        return self._aval.dtype
+
+    @property
+    def ndim(self) -> int:
+        return len(self._aval.dims)
+
+    @property
+    def device(self) -> str:
+        return "/job:localhost/replica:0/task:0/device:CPU:0"
+
+    def get_shape(self) -> TensorShape:
+        return self.shape
+
+    def set_shape(self, shape: Any) -> None:
+        """Checks that the tensor has this shape.
+
+        Raises:
+          ValueError: when it has another.
+        """
+        if not self.shape.is_compatible_with(shape):
+            raise ValueError(f"Tensor's shape {self.shape} is not compatible with supplied shape {TensorShape(shape)}.")
+
+    def numpy(self) -> Any:
+        """A copy as a NumPy array; for a scalar, a NumPy scalar (`bytes` for a string)."""
+        array = self._array
+        if self._aval.shape == ():
+            return array[()]
+        return array.copy()
+
+    def ref(self) -> Reference:
+        """A hashable stand-in for this tensor, for sets and dicts."""
+        return Reference(self)
+
+    def experimental_ref(self) -> Reference:
+        return Reference(self)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        array = np.asarray(self._array)
+        if copy or (dtype is not None and np.dtype(dtype) != array.dtype):
+            return array.astype(dtype or array.dtype)
+        view = array.view()
+        view.flags.writeable = False
+        return view
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return np.asarray(self._array).__dlpack__(**options)
+
+    def __dlpack_device__(self) -> Any:
+        return np.asarray(self._array).__dlpack_device__()
+
+    def __bool__(self) -> bool:
+        self._one("truth value")
+        return bool(self._array)
+
+    def __float__(self) -> float:
+        self._one("float")
+        return float(self._array.reshape(())[()])
+
+    def __int__(self) -> int:
+        self._one("int")
+        return int(self._array.reshape(())[()])
+
+    def __complex__(self) -> complex:
+        self._one("complex number")
+        return complex(self._array.reshape(())[()])
+
+    def __index__(self) -> int:
+        if not self.dtype.is_integer or self._aval.shape != ():
+            raise TypeError(f"Only integer scalar tensors can be used as an index, got {self._aval!r}.")
+        return int(self._array)
+
+    def _one(self, what: str) -> None:
+        if self._aval.size != 1:
+            raise ValueError(
+                f"The {what} of a tensor with shape {shape_text(self._aval.shape)} is ambiguous: it has "
+                f"{self._aval.size} elements. Use `tf.reduce_any`, `tf.reduce_all` or an index."
+            )
+
+    def __len__(self) -> int:
+        if not self._aval.shape:
+            raise TypeError("A scalar tensor has no `len()`.")
+        return self._aval.dims[0]
+
+    def __iter__(self) -> Iterator[Tensor]:
+        if not self._aval.shape:
+            raise TypeError("Cannot iterate over a scalar tensor.")
+        return (self[i] for i in range(len(self)))
+
+    def __getitem__(self, key: Any) -> Tensor:
+        raise NotImplementedError("attached in runtime.operators")
+
+    def __hash__(self) -> int:
+        raise TypeError("Tensor is unhashable. Instead, use tensor.ref() as the key.")
+
+    def __format__(self, spec: str) -> str:
+        return format(self.numpy(), spec) if self._aval.shape == () or not spec else format(self._array, spec)
+
+    def __str__(self) -> str:
+        body = str(self.numpy())
+        start = "\n" if "\n" in body else ""
+        return f"tf.Tensor({start}{body}, shape={shape_text(self._aval.shape)}, dtype={self.dtype.name})"
+
+    def __repr__(self) -> str:
+        return f"<tf.Tensor: shape={shape_text(self._aval.shape)}, dtype={self.dtype.name}, numpy={array_text(self)}>"
+
+    def __copy__(self) -> Tensor:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Tensor:
+        return wrap(np.array(self._array)[()], self._aval)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return from_array, (np.asarray(self._array),)
+
+    def __getattr__(self, name: str) -> Any:
+        hint = f" Use {HINTS[name]}." if name in HINTS else ""
+        raise AttributeError(f"A Tensor has no attribute `{name}`.{hint}")
+
+
+class Reference:
+    """Compares and hashes a tensor or variable by identity; `deref()` gives it back."""
+
+    __slots__ = ("_of",)
+
+    def __init__(self, of: Any) -> None:
+        self._of = of
+
+    def deref(self) -> Any:
+        return self._of
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Reference) and self._of is other._of
+
+    def __hash__(self) -> int:
+        return id(self._of)
+
+    def __repr__(self) -> str:
+        return f"<Reference wrapping {self._of!r}>"
+
+
+_new = Tensor.__new__
+
+
+def wrap(array: Any, aval: Aval) -> Tensor:
+    """A tensor around an array that nobody else will change, whose aval is known."""
+    t = _new(Tensor)
+    t._array = array
+    t._aval = aval
+    t._id = new_id()
+    return t
+
+
+def from_array(array: Any) -> Tensor:
+    """A tensor around an array that nobody else will change."""
+    return wrap(array[()] if array.shape == () else array, aval_of(array))
+
+
+def array_text(t: Any) -> str:
+    """The value as TensorFlow's repr shows it: a bare number for scalars, else NumPy's repr."""
+    value = t.numpy()
+    if t.shape.rank:
+        return ("\n" if value.ndim > 1 else "") + repr(value)
+    return repr(value) if isinstance(value, bytes) else str(value)
+
+

@@ -1,0 +1,247 @@
+"""`Variable`: a tensor that can be assigned to. What is recorded is its value when it was read. Floor: runtime."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gradtape.ir.aval import Aval, aval
+from gradtape.ir.dtypes import DType, as_dtype
+from gradtape.ir.shapes import TensorShape, shape_text
+from gradtape.runtime import convert as conversion
+from gradtape.runtime.convert import convert
+from gradtape.runtime.state import STATE, new_id
+from gradtape.runtime.tensor import Reference, Tensor, array_text, wrap
+
+_names = itertools.count()
+
+# References to an unshared snapshot and its array, as `sys.getrefcount` counts them where `_owned` asks.
+_TENSOR_REFERENCES = 2
+_ARRAY_REFERENCES = 2
+
+
+class Variable:
+    """A tensor whose value can be changed.
+
+    Args:
+      initial_value: what becomes a tensor, or a callable that gives it.
+      trainable: whether tapes watch it by themselves.
+      name: for people; the default is `Variable`.
+      dtype: of the value; by default that of `initial_value`.
+      shape: must be compatible with the value's shape.
+
+    >>> import gradtape as tf
+    >>> v = tf.Variable([1.0, 2.0], name="v")
+    >>> _ = v.assign_add([1.0, 1.0])
+    >>> v.numpy().tolist(), v.shape, v.trainable
+    ([2.0, 3.0], TensorShape([2]), True)
+    """
+
+    __array_priority__ = 100
+
+    def __init__(
+        self,
+        initial_value: Any = None,
+        trainable: bool = True,
+        validate_shape: bool = True,
+        caching_device: Any = None,
+        name: str | None = None,
+        variable_def: Any = None,
+        dtype: Any = None,
+        import_scope: Any = None,
+        constraint: Callable[[Tensor], Tensor] | None = None,
+        synchronization: Any = None,
+        aggregation: Any = None,
+        shape: Any = None,
+    ) -> None:
+        if initial_value is None:
+            raise ValueError("A Variable needs an `initial_value`: a tensor, an array, a number or a callable.")
+        value = initial_value() if callable(initial_value) else initial_value
+        tensor = convert(value, conversion.as_optional_dtype(dtype))
+        if shape is not None and not TensorShape(shape).is_compatible_with(tensor.shape):
+            raise ValueError(f"The initial value's shape {tensor.shape} is not compatible with shape {TensorShape(shape)}.")
+        self._id = new_id()
+        self._aval: Aval = tensor._aval
+        self._trainable = bool(trainable)
+        self._name = name or "Variable"
+        self.constraint = constraint
+        self._snapshot = _copied(tensor)
+
+    # ------------------------------------------------------------------ reading
+
+    def read(self) -> Tensor:
+        """The present value. Tapes that watch variables begin to watch this one."""
+        state = STATE
+        snapshot = self._snapshot
+        for watcher in state.watchers:
+            watcher(self)
+        for recorder in state.recorders:
+            recorder.read(self, snapshot)
+        return snapshot
+
+    def value(self) -> Tensor:
+        return self.read()
+
+    def read_value(self) -> Tensor:
+        return self.read()
+
+    def numpy(self) -> Any:
+        """A copy of the present value as a NumPy array."""
+        return self._snapshot.numpy()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        return self._snapshot.__array__(dtype, copy)
+
+    @property
+    def shape(self) -> TensorShape:
+        return TensorShape(self._aval.shape)
+
+    @property
+    def dtype(self) -> DType:
+        return self._aval.dtype
+
+    @property
+    def ndim(self) -> int:
+        return len(self._aval.dims)
+
+    @property
+    def name(self) -> str:
+        return f"{self._name}:0"
+
+    @property
+    def trainable(self) -> bool:
+        return self._trainable
+
+    @property
+    def device(self) -> str:
+        return self._snapshot.device
+
+    @property
+    def handle(self) -> Variable:
+        return self
+
+    def get_shape(self) -> TensorShape:
+        return self.shape
+
+    def ref(self) -> Reference:
+        """A hashable stand-in for this variable, for sets and dicts."""
+        return Reference(self)
+
+    def experimental_ref(self) -> Reference:
+        return Reference(self)
+
+    # ------------------------------------------------------------------ assigning
+
+    def assign(self, value: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True) -> Variable:
+        """Replace the value. No gradient flows through an assignment.
+
+        Raises:
+          ValueError: when the shape differs.
+        """
+        tensor = self._operand(value)
+        self._check(tensor)
+        self._snapshot = _copied(tensor)
+        return self
+
+    def assign_add(self, delta: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True) -> Variable:
+        """Add to the value, in place where nothing else needs the old one."""
+        return self._update(np.add, delta)
+
+    def assign_sub(self, delta: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True) -> Variable:
+        """Subtract from the value, in place where nothing else needs the old one."""
+        return self._update(np.subtract, delta)
+
+    def _update(self, ufunc: np.ufunc, delta: Any) -> Variable:
+        tensor = self._operand(delta)
+        self._check(tensor)
+        array = self._owned()
+        if array is not None:
+            STATE.run(ufunc, array, tensor._array, out=array)
+            self._snapshot = wrap(array, self._aval)
+        else:
+            self._snapshot = wrap(STATE.run(ufunc, self._snapshot._array, tensor._array), self._aval)
+        return self
+
+    def overwrite(self, array: Any) -> None:
+        """Make a fresh array of this variable's shape and dtype, which nobody else holds, its value."""
+        self._snapshot = wrap(array, self._aval)
+
+    def _owned(self) -> Any:
+        """The value's array, if nothing but this variable holds it: then it may be written over."""
+        snapshot = self._snapshot
+        array = snapshot._array
+        if not isinstance(array, np.ndarray) or array.base is not None:
+            return None
+        # the snapshot: this variable and a local name; the array: the snapshot and a local name
+        if sys.getrefcount(snapshot) > _TENSOR_REFERENCES + 1 or sys.getrefcount(array) > _ARRAY_REFERENCES + 1:
+            return None
+        return array
+
+    def _operand(self, value: Any) -> Tensor:
+        if isinstance(value, Variable):
+            value = value.read()
+        return convert(value, self._aval.dtype)
+
+    def _check(self, tensor: Tensor) -> None:
+        if tensor._aval is not self._aval:
+            raise ValueError(
+                f"Shape mismatch: the variable `{self._name}` has shape {shape_text(self._aval.shape)}, the value "
+                f"{shape_text(tensor._aval.shape)}. Make a new `tf.Variable` for a value of another shape."
+            )
+
+    # ------------------------------------------------------------------ Python
+
+    def __hash__(self) -> int:
+        raise TypeError("Variable is unhashable. Instead, use variable.ref() as the key.")
+
+    def __bool__(self) -> bool:
+        return bool(self._snapshot)
+
+    def __float__(self) -> float:
+        return float(self._snapshot)
+
+    def __int__(self) -> int:
+        return int(self._snapshot)
+
+    def __index__(self) -> int:
+        return self._snapshot.__index__()
+
+    def __len__(self) -> int:
+        return len(self._snapshot)
+
+    def __iter__(self) -> Any:
+        return iter(self.read())
+
+    def __format__(self, spec: str) -> str:
+        return format(self._snapshot, spec)
+
+    def __repr__(self) -> str:
+        return (
+            f"<tf.Variable '{self.name}' shape={shape_text(self._aval.shape)} dtype={self.dtype.name}, "
+            f"numpy={array_text(self).lstrip(chr(10)) if self.ndim < 2 else array_text(self)}>"
+        )
+
+    def __deepcopy__(self, memo: Any) -> Variable:
+        return Variable(self.numpy(), trainable=self._trainable, name=self._name, dtype=self.dtype)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (self.numpy(), self._trainable, self._name, self.dtype.name)
+
+
+def _restored(value: Any, trainable: bool, name: str, dtype: str) -> Variable:
+    return Variable(value, trainable=trainable, name=name, dtype=as_dtype(dtype))
+
+
+def _copied(tensor: Tensor) -> Tensor:
+    """A tensor with an array of its own, contiguous, so that updates may write over it."""
+    array = tensor._array
+    if isinstance(array, np.ndarray):
+        array = np.array(array, order="C")
+    return wrap(array, aval(tensor._aval.shape, tensor._aval.dtype))
+
+
+conversion.converters.append((Variable, lambda v: v.read()))

@@ -1,0 +1,287 @@
+"""`GradientTape`: records what happens to watched tensors and pulls cotangents back. Floor: tape."""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+from collections.abc import Iterator, Sequence
+from types import TracebackType
+from typing import Any
+
+import optree
+
+from gradtape.ir.errors import InvalidArgumentError
+from gradtape.ir.shapes import shape_text
+from gradtape.runtime.backward import gradients
+from gradtape.runtime.convert import convert, converters
+from gradtape.runtime.dispatch import execute
+from gradtape.runtime.record import Recorder
+from gradtape.runtime.state import STATE
+from gradtape.runtime.tensor import Tensor
+from gradtape.runtime.variable import Variable
+from gradtape.transforms.differentiate import zeros_step
+
+
+class UnconnectedGradients(enum.Enum):
+    """What the gradient is where source and target are not connected: `NONE` (None) or `ZERO` (zeros)."""
+
+    NONE = "none"
+    ZERO = "zero"
+
+
+class GradientTape:
+    """Records operations for automatic differentiation.
+
+    Operations are recorded while the tape is active (inside `with`) and at least one operand is watched.
+    Trainable variables are watched when they are read; tensors by `watch`.
+
+    Args:
+      persistent: whether `gradient` may be called more than once; the tape keeps what it needs until it
+        is deleted. Otherwise its resources are freed by the first call.
+      watch_accessed_variables: whether trainable variables are watched as soon as they are read.
+
+    >>> import gradtape as tf
+    >>> x = tf.constant(3.0)
+    >>> with tf.GradientTape() as tape:
+    ...     tape.watch(x)
+    ...     y = x * x
+    >>> float(tape.gradient(y, x))
+    6.0
+    """
+
+    def __init__(self, persistent: bool = False, watch_accessed_variables: bool = True) -> None:
+        self._persistent = bool(persistent)
+        self._watch_accessed = bool(watch_accessed_variables)
+        self._recorder: Recorder | None = None
+        self._recording = False
+        self._used = False
+        self._seen: list[Variable] = []  # watched variables that survive the end of the recording
+
+    # ------------------------------------------------------------------ recording
+
+    def __enter__(self) -> GradientTape:
+        if self._recording:
+            raise ValueError("Tape is still recording: it cannot be entered again before its block ends.")
+        if self._recorder is None:
+            self._recorder = Recorder(self._watch_accessed)
+        self._push()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._recording:
+            self._pop()
+
+    def _push(self) -> None:
+        assert self._recorder is not None
+        STATE.recorders = (*STATE.recorders, self._recorder)
+        self._recording = True
+
+    def _pop(self) -> None:
+        if not self._recording:
+            raise ValueError("Tape is not recording.")
+        STATE.recorders = tuple(r for r in STATE.recorders if r is not self._recorder)
+        self._recording = False
+
+    def watch(self, tensor: Any) -> None:
+        """Trace a tensor or variable, or every one in a structure of them.
+
+        Raises:
+          ValueError: when something is neither.
+
+        >>> import gradtape as tf
+        >>> with tf.GradientTape() as tape:
+        ...     tape.watch(2.0)
+        Traceback (most recent call last):
+        ValueError: Passed in object 2.0 of type 'float', not a tf.Tensor or tf.Variable. Make it one with `tf.constant`.
+        """
+        recorder = self._recorder
+        if recorder is None:
+            recorder = self._recorder = Recorder(self._watch_accessed)
+        for t in leaves_of(tensor):
+            if isinstance(t, Variable):
+                recorder.watch_variable(t)
+            elif isinstance(t, Tensor):
+                recorder.watch(t)
+            else:
+                raise ValueError(
+                    f"Passed in object {t!r} of type {type(t).__name__!r}, not a tf.Tensor or tf.Variable. "
+                    "Make it one with `tf.constant`."
+                )
+
+    @contextlib.contextmanager
+    def stop_recording(self) -> Iterator[None]:
+        """A block in which this tape records nothing.
+
+        Raises:
+          RuntimeError: when the tape is not recording.
+        """
+        if not self._recording:
+            raise RuntimeError("Trying to stop recording a tape which is not recording.")
+        self._pop()
+        try:
+            yield
+        finally:
+            self._push()
+
+    def reset(self) -> None:
+        """Forget everything recorded and watched so far, as if the block began here.
+
+        Raises:
+          ValueError: when the tape is not recording.
+        """
+        if not self._recording:
+            raise ValueError("Tape is not recording: `reset` belongs inside its `with` block.")
+        self._pop()
+        self._recorder = Recorder(self._watch_accessed)
+        self._seen = []
+        self._push()
+
+    def watched_variables(self) -> tuple[Variable, ...]:
+        """The variables that this tape watches, in order of their construction."""
+        if self._recorder is not None:
+            self._seen = list(self._recorder.variables.values())
+        return tuple(sorted(self._seen, key=lambda v: v._id))
+
+    # ------------------------------------------------------------------ gradients
+
+    def gradient(
+        self,
+        target: Any,
+        sources: Any,
+        output_gradients: Any = None,
+        unconnected_gradients: Any = UnconnectedGradients.NONE,
+    ) -> Any:
+        """The gradient of a target (the sum of all its elements) with respect to sources.
+
+        Args:
+          target: a tensor, or a structure of them.
+          sources: a tensor or variable, or a structure of them; need not have been made inside the block.
+          output_gradients: one cotangent per target; by default ones.
+          unconnected_gradients: what stands for gradients of sources that the target does not depend on.
+
+        Returns:
+          In the structure of `sources`: tensors of the sources' shapes and dtypes, or None.
+
+        Raises:
+          RuntimeError: the second use of a tape that is not persistent.
+          TypeError: a target or source that is no tensor.
+          ValueError: an unknown `unconnected_gradients`, or `output_gradients` that do not fit.
+        """
+        if self._used:
+            raise RuntimeError(
+                "A non-persistent GradientTape can only be used to compute one set of gradients (or jacobians). "
+                "Make it with `tf.GradientTape(persistent=True)`, or ask for all sources in one call."
+            )
+        unconnected = _unconnected(unconnected_gradients)
+        if self._recording and not self._persistent:
+            self._pop()
+        if target is None:
+            raise TypeError("Argument `target` should be a list or nested structure of Tensors or Variables, got None.")
+        targets = [_target(t) for t in leaves_of(target)]
+        wanted, structure = flatten(sources)
+        for s in wanted:
+            if not isinstance(s, Tensor | Variable):
+                raise TypeError(
+                    "Argument `sources` should be a tensor, a variable or a structure of them, got an element of "
+                    f"type {type(s).__name__!r}. Make it one with `tf.constant` and `tape.watch` it."
+                )
+        given = _given(output_gradients, targets)
+        results = self._gradients(targets, wanted, given)
+        if not self._persistent:
+            self._finish()
+        if unconnected is UnconnectedGradients.ZERO:
+            results = [_zeros(s) if g is None else g for s, g in zip(wanted, results, strict=True)]
+        return results[0] if structure is None else optree.tree_unflatten(structure, results)
+
+    def _gradients(
+        self, targets: Sequence[Any], sources: Sequence[Any], given: Sequence[Tensor | None]
+    ) -> list[Tensor | None]:
+        recorder = self._recorder
+        if recorder is None:
+            return [None] * len(sources)
+        slot = recorder.slots.get
+        asked = [slot(s._id, 0) for s in sources]
+        reached = [(slot(t._id, 0), g) for t, g in zip(targets, given, strict=True)]
+        reached = [(t, g) for t, g in reached if t > 0]
+        traced = [s for s in dict.fromkeys(asked) if s > 0]
+        if not reached or not traced:
+            return [None] * len(sources)
+        found = gradients(recorder, [t for t, _ in reached], traced, [g for _, g in reached])
+        by_slot = dict(zip(traced, found, strict=True))
+        return [by_slot.get(s) for s in asked]
+
+    def _finish(self) -> None:
+        """Free what a tape that is not persistent has kept."""
+        self.watched_variables()
+        self._recorder = None
+        self._used = True
+
+
+def _target(t: Any) -> Any:
+    for kind, _ in converters:
+        if isinstance(t, kind):
+            return t
+    if not isinstance(t, Tensor):
+        raise TypeError(
+            "Argument `target` should be a list or nested structure of Tensors or Variables, got an element of "
+            f"type {type(t).__name__!r}."
+        )
+    return t
+
+
+def _given(output_gradients: Any, targets: Sequence[Any]) -> list[Tensor | None]:
+    """One cotangent per target, or None for ones."""
+    if output_gradients is None:
+        return [None] * len(targets)
+    parts = leaves_of(output_gradients)
+    if len(parts) != len(targets):
+        raise ValueError(
+            f"`output_gradients` should have one tensor per target: got {len(parts)} for {len(targets)} targets."
+        )
+    return [None if g is None else _cotangent(g, t) for g, t in zip(parts, targets, strict=True)]
+
+
+def _cotangent(g: Any, target: Any) -> Tensor:
+    tensor = convert(g, None if isinstance(g, Tensor | Variable) else target.dtype)
+    if tensor._aval is not target._aval:
+        if tensor._aval.dtype is not target._aval.dtype:
+            raise InvalidArgumentError(
+                f"`output_gradients` should be of the target's dtype {target.dtype.name}, got {tensor.dtype.name}. "
+                "Use `tf.cast`."
+            )
+        raise ValueError(
+            f"`output_gradients` should have the target's shape {shape_text(target._aval.shape)}, "
+            f"got {shape_text(tensor._aval.shape)}."
+        )
+    return tensor
+
+
+def _unconnected(value: Any) -> UnconnectedGradients:
+    try:
+        return UnconnectedGradients(value)
+    except ValueError:
+        raise ValueError(
+            f"Unknown value for unconnected_gradients: {value!r}. Use tf.UnconnectedGradients.NONE or .ZERO."
+        ) from None
+
+
+def _zeros(source: Any) -> Tensor:
+    result: Tensor = execute(zeros_step(source._aval), ())
+    return result
+
+
+# ------------------------------------------------------------------ structures
+
+
+def flatten(structure: Any) -> tuple[list[Any], Any]:
+    """The leaves of a structure and what rebuilds it; None for a single leaf."""
+    if isinstance(structure, Tensor | Variable):
+        return [structure], None
+    leaves, spec = optree.tree_flatten(structure, none_is_leaf=True)
+    return leaves, spec
+
+
+def leaves_of(structure: Any) -> list[Any]:
+    return flatten(structure)[0]

@@ -1,0 +1,117 @@
+"""Graph to an equal, smaller graph. The passes are listed in `PASSES`; each is exact. Floor: transforms."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from gradtape.ir.graph import Graph, Node, Value
+from gradtape.ops.op import Constant, Step, apply, constant
+from gradtape.ops.pointwise import Pointwise
+from gradtape.ops.structural import Structural
+
+# A rewrite is given a step and its (rewritten) operands; it answers with a value that may stand for the result.
+Rewrite = Callable[[Step, Sequence[Value]], Value | None]
+
+
+def rebuild(graph: Graph, rewrite: Rewrite | None = None) -> Graph:
+    """The graph made anew, operands first: equal nodes become one, and `rewrite` may replace a node."""
+    new: dict[int, Value] = {id(v): v for v in graph.inputs}
+    known: dict[Any, tuple[Value, ...]] = {}
+    for node in graph.nodes:
+        operands = [new[id(v)] for v in node.inputs]
+        results = _node(node, operands, rewrite, known)
+        new.update((id(v), r) for v, r in zip(node.outputs, results, strict=True))
+    return Graph(graph.inputs, [new[id(v)] for v in graph.outputs])
+
+
+def _node(
+    node: Node, operands: list[Value], rewrite: Rewrite | None, known: dict[Any, tuple[Value, ...]]
+) -> tuple[Value, ...]:
+    if rewrite is not None and len(node.outputs) == 1:
+        replaced = rewrite(node.step, operands)
+        if replaced is not None:
+            return (replaced,)
+    key = (node.step, *map(id, operands))
+    found = known.get(key)
+    if found is None:
+        same = all(a is b for a, b in zip(operands, node.inputs, strict=True))
+        found = known[key] = node.outputs if same else apply(node.step, operands)
+    return found
+
+
+def _scalar(v: Value) -> Any:
+    """The number that fills a value, where it is known."""
+    if v.node is not None and isinstance(v.node.step.op, Constant):
+        return v.node.step.params["value"]
+    if v.node is not None and isinstance(v.node.step.op, Structural) and v.node.step.op.repeats:
+        return _scalar(v.node.inputs[0])
+    return None
+
+
+def without_repeats(step: Step, operands: Sequence[Value]) -> Value | None:
+    """A pointwise op broadcasts by itself: it takes what was broadcast, as long as the result keeps its shape."""
+    if not isinstance(step.op, Pointwise):
+        return None
+    smaller = list(operands)
+    shape = step.infer(tuple(v.aval for v in operands))[0].shape
+    for i, v in enumerate(operands):
+        source = _unrepeated(v)
+        if source is None:
+            continue
+        trial = [*smaller[:i], source, *smaller[i + 1 :]]
+        if step.infer(tuple(t.aval for t in trial))[0].shape == shape:
+            smaller = trial
+    if all(a is b for a, b in zip(smaller, operands, strict=True)):
+        return None
+    return apply(step, smaller)[0]
+
+
+def _unrepeated(v: Value) -> Value | None:
+    if v.node is None:
+        return None
+    op = v.node.step.op
+    if isinstance(op, Structural) and op.repeats:
+        return v.node.inputs[0]
+    if isinstance(op, Constant) and v.aval.shape != ():
+        return constant(v.node.step.params["value"], v.aval.dtype)
+    return None
+
+
+def without_neutral(step: Step, operands: Sequence[Value]) -> Value | None:
+    """x * 1, x - 0, x / 1: x itself, where that is exact."""
+    if not isinstance(step.op, Pointwise) or not step.op.neutral:
+        return None
+    result = step.infer(tuple(v.aval for v in operands))[0]
+    for i, number in step.op.neutral.items():
+        other = operands[1 - i]
+        if other.aval is result and _scalar(operands[i]) == number:
+            return other
+    return None
+
+
+def without_idle(step: Step, operands: Sequence[Value]) -> Value | None:
+    """Structural steps that change nothing: a reshape to the same shape, a transpose in the same order."""
+    op = step.op
+    if isinstance(op, Structural) and op.idle is not None and op.idle(operands[0].aval, **step.params):
+        return operands[0]
+    return None
+
+
+PASSES: tuple[tuple[str, Rewrite | None], ...] = (
+    ("drop idle layout steps", without_idle),
+    ("drop neutral operands", without_neutral),
+    ("let pointwise ops broadcast", without_repeats),
+    ("drop neutral operands", without_neutral),
+    ("merge equal nodes", None),
+)
+
+
+def simplify(graph: Graph, after: Callable[[str, Graph], None] | None = None) -> Graph:
+    """All passes in order; `after` sees the graph behind each (tests check its spec there). What nothing
+    uses falls away because a graph is walked from its outputs."""
+    for name, rewrite in PASSES:
+        graph = rebuild(graph, rewrite)
+        if after is not None:
+            after(name, graph)
+    return graph
