@@ -19,7 +19,7 @@ from gradtape.runtime.record import Recorder
 from gradtape.runtime.state import STATE
 from gradtape.runtime.tensor import Tensor
 from gradtape.runtime.variable import Variable
-from gradtape.transforms.differentiate import zeros_step
+from gradtape.transforms.differentiate import filled_step
 
 
 class UnconnectedGradients(enum.Enum):
@@ -198,25 +198,33 @@ class GradientTape:
     def _gradients(
         self, targets: Sequence[Any], sources: Sequence[Any], given: Sequence[Tensor | None]
     ) -> list[Tensor | None]:
-        recorder = self._recorder
-        if recorder is None:
-            return [None] * len(sources)
-        slot = recorder.slots.get
+        slot = self._recorder.slots.get if self._recorder else {}.get
         asked = [slot(s._id, 0) for s in sources]
         reached = [(slot(t._id, 0), g) for t, g in zip(targets, given, strict=True)]
-        reached = [(t, g) for t, g in reached if t > 0]
         traced = [s for s in dict.fromkeys(asked) if s > 0]
-        if not reached or not traced:
-            return [None] * len(sources)
-        found = gradients(recorder, [t for t, _ in reached], traced, [g for _, g in reached])
-        by_slot = dict(zip(traced, found, strict=True))
-        return [by_slot.get(s) for s in asked]
+        inside = [(t, g) for t, g in reached if t > 0]
+        found: list[Tensor | None] = []
+        if self._recorder and traced and inside:
+            found = gradients(self._recorder, [t for t, _ in inside], traced, [g for _, g in inside])
+        by_slot = dict(zip(traced, found, strict=False))
+        outside = [(t, g) for (s, _), t, g in zip(reached, targets, given, strict=True) if s <= 0]
+        results = [by_slot.get(s) for s in asked]
+        return [_with_itself(r, s, outside) for r, s in zip(results, sources, strict=True)] if outside else results
 
     def _finish(self) -> None:
         """Free what a tape that is not persistent has kept."""
         self.watched_variables()
         self._recorder = None
         self._used = True
+
+
+def _with_itself(result: Tensor | None, source: Any, outside: Sequence[tuple[Any, Tensor | None]]) -> Tensor | None:
+    """The gradient of a source that is a target itself, though the tape never saw it: its own cotangent."""
+    for target, given in outside:
+        if target._id == source._id and source.dtype.is_differentiable:
+            own = execute(filled_step(source._aval, 1), ()) if given is None else given
+            result = own if result is None else result + own
+    return result
 
 
 def _target(t: Any) -> Any:
@@ -268,7 +276,7 @@ def _unconnected(value: Any) -> UnconnectedGradients:
 
 
 def _zeros(source: Any) -> Tensor:
-    result: Tensor = execute(zeros_step(source._aval), ())
+    result: Tensor = execute(filled_step(source._aval, 0), ())
     return result
 
 

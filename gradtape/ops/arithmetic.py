@@ -172,15 +172,11 @@ def _cast_vjp(node: Node, g: Value) -> list[Value | None]:
 class Cast(Pointwise):
     """A change of dtype: the one pointwise op whose result dtype is a parameter."""
 
-    def result_dtype(self, dtype: DType, **params: Any) -> DType:
+    def result_dtype(self, source: DType, /, **params: Any) -> DType:
         target: DType = params["dtype"]
-        if dtype.kind == "s" or target.kind == "s":
-            raise self.invalid(f"does not convert {dtype.cname} to {target.cname}; strings stay strings.")
+        if source.kind == "s" or target.kind == "s":
+            raise self.invalid(f"does not convert {source.cname} to {target.cname}; strings stay strings.")
         return target
-
-    @property
-    def name_of_result(self) -> str:
-        return "dtype"
 
 
 def _cast(xp: Any, x: Any, dtype: DType) -> Any:
@@ -210,8 +206,8 @@ STOP_GRADIENT = Pointwise(
 class Complex(Pointwise):
     """Two real tensors to one complex tensor."""
 
-    def result_dtype(self, dtype: DType, **params: Any) -> DType:
-        return complex128 if dtype is float64 else complex64
+    def result_dtype(self, source: DType, /, **params: Any) -> DType:
+        return complex128 if source is float64 else complex64
 
     def infer(self, avals: Any, **params: Any) -> Any:
         (out,) = super().infer(avals)

@@ -130,3 +130,11 @@ GELU_TANH = _unary(
     _gelu_tanh_partial,
     "The Gaussian error linear unit, by its tanh approximation.",
 )
+SIGMOID_CROSS_ENTROPY = Pointwise(
+    "sigmoid_cross_entropy",
+    lambda labels, x: fn.maximum(x, 0) - x * labels + fn.log1p(fn.exp(-fn.abs(x))),
+    [lambda x: -x, lambda labels, x: fn.sigmoid(x) - labels],
+    operands="labels x",
+    domain=((0.0, 1.0), (-2.0, 2.0)),
+    doc="-labels · log(sigmoid(x)) - (1 - labels) · log(1 - sigmoid(x)), without overflow.",
+)

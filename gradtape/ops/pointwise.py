@@ -116,8 +116,8 @@ class Pointwise(Op):
             )
         return dtype
 
-    def result_dtype(self, dtype: DType, **params: Any) -> DType:
-        return {"bool": bool_, "real": dtype.real_dtype, "same": dtype}[self.result]
+    def result_dtype(self, source: DType, /, **params: Any) -> DType:
+        return {"bool": bool_, "real": source.real_dtype, "same": source}[self.result]
 
     def vjp(self, node: Node, cotangents: list[Value | None], wanted: list[bool]) -> list[Value | None]:
         (g,) = cotangents

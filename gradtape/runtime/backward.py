@@ -195,7 +195,7 @@ def build(
     pulled = pull_back(path.nodes, wanted, seeds, [path.values[s] for s in sources])
     outputs = [p for p in pulled if p is not None]
     fed = [s for s, g in zip(seeds, given, strict=True) if g]
-    residual = leaves(outputs, path.values.values())
+    residual = leaves(outputs, path.everything())
     return _cut(outputs, pulled, residual, fed, path)
 
 

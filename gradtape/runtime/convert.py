@@ -10,7 +10,7 @@ import numpy as np
 from gradtape.ir.aval import aval
 from gradtape.ir.dtypes import DType, as_dtype, bool_, complex128, float32, int32, of_numpy, string
 from gradtape.ir.shapes import TensorShape
-from gradtape.runtime.tensor import Tensor, from_array, wrap
+from gradtape.runtime.tensor import EagerTensor, Tensor, from_array, wrap
 
 _PYTHON: dict[type, DType] = {bool: bool_, int: int32, float: float32, complex: complex128, str: string, bytes: string}
 _WIDENS = {"b": "b", "i": "iufc", "u": "iufc", "f": "fc", "c": "c", "s": "s"}  # which kinds a kind may become
@@ -26,7 +26,7 @@ def convert(value: Any, dtype: DType | None = None) -> Tensor:
       ValueError: a tensor of another dtype, or a ragged list.
       TypeError: a value that the dtype cannot hold.
     """
-    if type(value) is Tensor:
+    if type(value) is EagerTensor:
         return _of_dtype(value, dtype)
     for kind, converter in converters:
         if isinstance(value, kind):
@@ -49,22 +49,7 @@ def _of_dtype(t: Tensor, dtype: DType | None) -> Tensor:
     return t
 
 
-_small: dict[Any, Tensor] = {}  # scalars seen before: tensors do not change, so they can be shared
-MAX_SMALL = 1024
-
-
 def _scalar(value: Any, dtype: DType | None) -> Tensor:
-    key = (type(value), value, dtype)
-    found = _small.get(key)
-    if found is not None and value != 0:
-        return found
-    made = _new_scalar(value, dtype)
-    if len(_small) < MAX_SMALL:
-        _small[key] = made
-    return made
-
-
-def _new_scalar(value: Any, dtype: DType | None) -> Tensor:
     own = _PYTHON[type(value)]
     if own is int32 and dtype is None and not -(2**31) <= value < 2**31:
         own = of_numpy(np.dtype(np.int64))
@@ -193,6 +178,22 @@ def convert_all(values: Sequence[Any], dtype: DType | None = None) -> list[Tenso
 def _read(values: Sequence[Any]) -> list[Any]:
     """Variables and the like as tensors, so that a mismatch of dtypes is the op's own error."""
     return [next((c(v) for kind, c in converters if isinstance(v, kind)), v) for v in values]
+
+
+_shared: dict[Any, Tensor] = {}
+MAX_SHARED = 1024
+
+
+def shared_scalar(value: Any, dtype: DType) -> Tensor:
+    """A Python number as an operand of an op. One tensor serves all uses of a number, which is safe as long as
+    no user gets hold of it: watching it would watch them all."""
+    key = (type(value), value, dtype)
+    found = _shared.get(key) if value else None  # 0.0 and -0.0 are one key
+    if found is None:
+        found = convert(value, dtype)
+        if value and len(_shared) < MAX_SHARED:
+            _shared[key] = found
+    return found
 
 
 def as_optional_dtype(dtype: Any) -> DType | None:

@@ -9,9 +9,9 @@ from gradtape.backends.cpu import NAME, lower
 from gradtape.ir.errors import OpError, ResourceExhaustedError
 from gradtape.ops.op import Step
 from gradtape.runtime.state import STATE, new_id
-from gradtape.runtime.tensor import Tensor, wrap
+from gradtape.runtime.tensor import EagerTensor, Tensor, wrap
 
-_new = Tensor.__new__
+_new = EagerTensor.__new__
 
 
 def execute(step: Step, inputs: Sequence[Tensor]) -> Any:
@@ -47,7 +47,7 @@ def unary(step: Step, x: Tensor) -> Tensor:
         array = state.run(kernel, x._array)
     except (ValueError, TypeError, IndexError, MemoryError) as e:
         raise explained(step, (x,), e) from e
-    t = _new(Tensor)
+    t = _new(EagerTensor)
     aval = t._aval = outs[0]
     t._array = array if aval.shape else array[()]
     t._id = new_id()
@@ -67,7 +67,7 @@ def binary(step: Step, x: Tensor, y: Tensor) -> Tensor:
         array = state.run(kernel, x._array, y._array)
     except (ValueError, TypeError, IndexError, MemoryError) as e:
         raise explained(step, (x, y), e) from e
-    t = _new(Tensor)
+    t = _new(EagerTensor)
     aval = t._aval = outs[0]
     t._array = array if aval.shape else array[()]
     t._id = new_id()

@@ -11,17 +11,19 @@ from gradtape.ops import arithmetic as a
 from gradtape.ops import comparison as c
 from gradtape.ops.op import Op, Step
 from gradtape.runtime.contract import matmul
-from gradtape.runtime.convert import convert
+from gradtape.runtime.convert import convert, shared_scalar
 from gradtape.runtime.dispatch import binary, unary
 from gradtape.runtime.subscript import subscript
-from gradtape.runtime.tensor import Tensor
+from gradtape.runtime.tensor import EagerTensor, Tensor
 from gradtape.runtime.variable import Variable
 
 
 def operand(value: Any, dtype: DType) -> Tensor:
     """The other operand of a tensor of this dtype: numbers and arrays take the dtype, tensors keep theirs."""
-    if type(value) is Tensor:
+    if type(value) is EagerTensor:
         return value
+    if type(value) is float or type(value) is int:
+        return shared_scalar(value, dtype)
     if isinstance(value, Variable):
         return value.read()
     return convert(value, dtype)
@@ -32,7 +34,7 @@ def _infix(op: Op) -> tuple[Callable[[Any, Any], Tensor], Callable[[Any, Any], T
     step: Step = op.bind()
 
     def forward(self: Tensor, other: Any) -> Tensor:
-        if type(other) is not Tensor:
+        if type(other) is not EagerTensor:
             other = operand(other, self._aval.dtype)
         return binary(step, self, other)
 

@@ -219,6 +219,13 @@ class Path:
             self.kept.setdefault(id(v), record.saved + k)
 
 
+    def everything(self) -> list[Value]:
+        """All values of the recorded program, those included that have no slot (masks among residuals)."""
+        found = {id(v): v for v in self.values.values()}
+        found.update((id(v), v) for n in self.nodes for v in n.outputs)
+        return list(found.values())
+
+
 def _upwards(node: TrieNode) -> Iterator[TrieNode]:
     """A record and those before it, latest first."""
     at: TrieNode | None = node

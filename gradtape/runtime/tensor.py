@@ -182,6 +182,12 @@ class Tensor:
         raise AttributeError(f"A Tensor has no attribute `{name}`.{hint}")
 
 
+class EagerTensor(Tensor):
+    """A tensor whose value is there."""
+
+    __slots__ = ()
+
+
 class Reference:
     """Compares and hashes a tensor or variable by identity; `deref()` gives it back."""
 
@@ -203,19 +209,19 @@ class Reference:
         return f"<Reference wrapping {self._of!r}>"
 
 
-_new = Tensor.__new__
+_new = EagerTensor.__new__
 
 
-def wrap(array: Any, aval: Aval) -> Tensor:
+def wrap(array: Any, aval: Aval) -> EagerTensor:
     """A tensor around an array that nobody else will change, whose aval is known."""
-    t = _new(Tensor)
+    t = _new(EagerTensor)
     t._array = array
     t._aval = aval
     t._id = new_id()
     return t
 
 
-def from_array(array: Any) -> Tensor:
+def from_array(array: Any) -> EagerTensor:
     """A tensor around an array that nobody else will change."""
     return wrap(array[()] if array.shape == () else array, aval_of(array))
 

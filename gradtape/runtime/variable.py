@@ -43,6 +43,9 @@ class Variable:
 
     __array_priority__ = 100
 
+    def __new__(cls, *args: Any, **kwargs: Any) -> Variable:
+        return super().__new__(ResourceVariable if cls is Variable else cls)
+
     def __init__(
         self,
         initial_value: Any = None,
@@ -230,6 +233,10 @@ class Variable:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _restored, (self.numpy(), self._trainable, self._name, self.dtype.name)
+
+
+class ResourceVariable(Variable):
+    """What `tf.Variable` makes; the name that TensorFlow's variables have."""
 
 
 def _restored(value: Any, trainable: bool, name: str, dtype: str) -> Variable:

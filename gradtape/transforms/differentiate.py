@@ -162,9 +162,9 @@ def jvp(graph: Graph) -> Graph:
 
 def zeros(of: Aval) -> Value:
     """Zeros of a known shape and dtype."""
-    return apply(zeros_step(of), ())[0]
+    return apply(filled_step(of, 0), ())[0]
 
 
-def zeros_step(of: Aval) -> Step:
-    """The step that makes zeros of a known shape and dtype."""
-    return CONSTANT.bind(value=0, dtype=of.dtype, shape=of.dims)
+def filled_step(of: Aval, value: float) -> Step:
+    """The step that makes an array of a known shape and dtype, full of a number."""
+    return CONSTANT.bind(value=value, dtype=of.dtype, shape=of.dims)

@@ -1,0 +1,90 @@
+"""How public functions read their arguments: axes, shapes, dtypes. Floor: api."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gradtape.ir.errors import InvalidArgumentError
+from gradtape.ir.shapes import TensorShape, shape_text, size_of
+from gradtape.runtime.tensor import Tensor
+from gradtape.runtime.variable import Variable
+
+
+def integers(value: Any, what: str) -> tuple[int, ...]:
+    """A tuple of ints from an int, a list of them, a shape, an array or a tensor.
+
+    Raises:
+      TypeError: when something is no integer.
+    """
+    if isinstance(value, TensorShape):
+        return value.as_tuple()
+    if isinstance(value, list | tuple):
+        return tuple(integer(v, what) for v in value)
+    if isinstance(value, Tensor | Variable | np.ndarray):
+        array = np.asarray(value)
+        if array.dtype.kind not in "iu":
+            raise TypeError(f"`{what}` should be integers, got dtype {array.dtype.name}.")
+        return tuple(int(v) for v in array.reshape(-1))
+    return (integer(value, what),)
+
+
+def integer(value: Any, what: str) -> int:
+    """One int from an int, a scalar array or a scalar tensor."""
+    try:
+        return int(value.__index__())
+    except (AttributeError, TypeError):
+        raise TypeError(f"`{what}` should be an integer, got {value!r} of type {type(value).__name__}.") from None
+
+
+def one_axis(axis: Any, rank: int, what: str = "axis") -> int:
+    """An axis as a number from 0 to rank - 1.
+
+    Raises:
+      InvalidArgumentError: when there is no such axis.
+    """
+    k = integer(axis, what)
+    if not -rank <= k < rank:
+        raise InvalidArgumentError(f"`{what}` {k} does not exist: it must be in [{-rank}, {rank}) for {rank} dimensions.")
+    return k % rank
+
+
+def axes(axis: Any, rank: int, what: str = "axis") -> tuple[int, ...]:
+    """Axes in order; None stands for all of them."""
+    if axis is None:
+        return tuple(range(rank))
+    picked = [one_axis(k, rank, what) for k in integers(axis, what)]
+    if len(set(picked)) < len(picked):
+        raise InvalidArgumentError(f"`{what}` names an axis twice: {list(integers(axis, what))}.")
+    return tuple(sorted(picked))
+
+
+def full_shape(shape: Any, size: int, of: Tensor) -> tuple[int, ...]:
+    """A shape with its one -1 worked out for `size` elements."""
+    dims = integers(shape, "shape")
+    if dims.count(-1) > 1 or any(d < -1 for d in dims):
+        raise InvalidArgumentError(f"`shape` may have one -1 and no other negative number, got {list(dims)}.")
+    if -1 in dims:
+        rest = size_of(d for d in dims if d != -1)
+        if rest == 0 or size % rest:
+            raise InvalidArgumentError(
+                f"`reshape` cannot turn a tensor of shape {shape_text(of._aval.shape)} ({size} elements) into {list(dims)}: "
+                f"{size} is no multiple of {rest}."
+            )
+        return tuple(size // rest if d == -1 else d for d in dims)
+    return dims
+
+
+def pairs(value: Any, rank: int, what: str) -> list[tuple[int, int]]:
+    """A list of (before, after) per axis."""
+    array = np.asarray(value if not isinstance(value, Tensor | Variable) else value.numpy())
+    if array.shape != (rank, 2):
+        raise InvalidArgumentError(f"`{what}` should have shape ({rank}, 2), one pair per axis, got {array.shape}.")
+    return [(int(a), int(b)) for a, b in array]
+
+
+def same_rank(x: Tensor, values: Sequence[int], what: str) -> None:
+    if len(values) != x.ndim:
+        raise InvalidArgumentError(f"`{what}` should have one entry per axis of shape {x.shape}, got {len(values)}.")

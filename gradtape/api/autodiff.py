@@ -1,0 +1,7 @@
+"""`tf.autodiff`. Floor: api."""
+
+from gradtape.tape import GradientTape
+
+__all__ = [
+    "GradientTape",
+]

@@ -1,0 +1,261 @@
+"""Making tensors: constants, ranges, fills. Floor: api."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from gradtape.api.arguments import integers
+from gradtape.ir.aval import aval
+from gradtape.ir.dtypes import DType, as_dtype, float32, string
+from gradtape.ir.errors import InvalidArgumentError
+from gradtape.ir.shapes import TensorShape, shape_text, size_of
+from gradtape.ops.layout import BROADCAST_TO, RESHAPE
+from gradtape.runtime.convert import as_optional_dtype, convert, convert_all
+from gradtape.runtime.dispatch import unary
+from gradtape.runtime.tensor import Tensor, from_array, wrap
+from gradtape.runtime.variable import Variable
+
+
+def constant(value: Any, dtype: Any = None, shape: Any = None, name: str = "Const") -> Tensor:
+    """A tensor with a copy of the value.
+
+    Args:
+      value: a number, a string, an array, or nested lists of these.
+      dtype: of the tensor; by default int32, float32, bool, complex128 or string for Python's own, and the
+        array's dtype for arrays.
+      shape: the value is reshaped to it; a single value fills it.
+      name: accepted for compatibility.
+
+    Raises:
+      TypeError: a value that the dtype cannot hold, or a shape of another size.
+      ValueError: rows of different lengths.
+
+    >>> import gradtape as tf
+    >>> tf.constant([[1, 2], [3, 4]], dtype=tf.float32)
+    <tf.Tensor: shape=(2, 2), dtype=float32, numpy=
+    array([[1., 2.],
+           [3., 4.]], dtype=float32)>
+    """
+    wanted = as_optional_dtype(dtype)
+    if isinstance(value, Tensor | Variable):
+        t = convert(value, wanted)
+        t = wrap(t._array, t._aval)
+    else:
+        t = convert(value, wanted)
+    if shape is None:
+        return t
+    dims = integers(shape, "shape")
+    if t._aval.size == 1 and size_of(dims) != 1:
+        return unary(BROADCAST_TO.bind(shape=dims), unary(RESHAPE.bind(shape=()), t))
+    if t._aval.size != size_of(dims):
+        raise TypeError(f"Eager execution of tf.constant with unsupported shape: {t._aval.size} elements for {shape_text(dims)}.")
+    return unary(RESHAPE.bind(shape=dims), t)
+
+
+def convert_to_tensor(value: Any, dtype: Any = None, dtype_hint: Any = None, name: str | None = None) -> Tensor:
+    """The value as a tensor: tensors pass through, variables are read, lists of tensors are stacked.
+
+    Args:
+      value: a tensor, variable, array, number, string or nested lists of these.
+      dtype: of the result; a tensor of another dtype is an error.
+      dtype_hint: a dtype to take where the value allows it.
+      name: accepted for compatibility.
+
+    Raises:
+      ValueError: a tensor of another dtype.
+      TypeError: a value that the dtype cannot hold.
+
+    >>> import gradtape as tf
+    >>> print(tf.convert_to_tensor([tf.constant(1.0), 2.0]).numpy())
+    [1. 2.]
+    """
+    wanted, hint = as_optional_dtype(dtype), as_optional_dtype(dtype_hint)
+    if wanted is None and hint is not None and not isinstance(value, Tensor | Variable):
+        try:
+            return convert(value, hint)
+        except (TypeError, ValueError):
+            return convert(value)
+    return convert(value, wanted)
+
+
+def is_tensor(x: Any) -> bool:
+    """Whether x is a tensor or a variable.
+
+    >>> import gradtape as tf
+    >>> tf.is_tensor(tf.constant(1)), tf.is_tensor(1)
+    (True, False)
+    """
+    return isinstance(x, Tensor | Variable)
+
+
+def _filled(shape: Any, value: Any, dtype: DType) -> Tensor:
+    dims = integers(shape, "shape")
+    if dtype is string:
+        value = b"" if value == 0 else value
+        array: Any = np.full(dims, value, object)
+    else:
+        array = np.full(dims, value, dtype.numpy_dtype)
+    return wrap(array if dims else array[()], aval(dims, dtype))
+
+
+def zeros(shape: Any, dtype: Any = float32, name: str | None = None) -> Tensor:
+    """A tensor of zeros.
+
+    >>> import gradtape as tf
+    >>> print(tf.zeros([2, 3]).numpy())
+    [[0. 0. 0.]
+     [0. 0. 0.]]
+    """
+    return _filled(shape, 0, as_dtype(dtype))
+
+
+def ones(shape: Any, dtype: Any = float32, name: str | None = None) -> Tensor:
+    """A tensor of ones.
+
+    >>> import gradtape as tf
+    >>> print(tf.ones([3], tf.int32).numpy())
+    [1 1 1]
+    """
+    return _filled(shape, 1, as_dtype(dtype))
+
+
+def fill(dims: Any, value: Any, name: str | None = None) -> Tensor:
+    """A tensor of this shape, full of a scalar value; gradients flow to the value.
+
+    >>> import gradtape as tf
+    >>> print(tf.fill([2], 7.0).numpy())
+    [7. 7.]
+    """
+    return unary(BROADCAST_TO.bind(shape=integers(dims, "dims")), convert(value))
+
+
+def zeros_like(input: Any, dtype: Any = None, name: str | None = None) -> Tensor:
+    """Zeros of the shape (and, unless given, the dtype) of the input.
+
+    >>> import gradtape as tf
+    >>> print(tf.zeros_like([1.0, 2.0]).numpy())
+    [0. 0.]
+    """
+    x = convert(input)
+    return _filled(x.shape, 0, as_optional_dtype(dtype) or x._aval.dtype)
+
+
+def ones_like(input: Any, dtype: Any = None, name: str | None = None) -> Tensor:
+    """Ones of the shape (and, unless given, the dtype) of the input.
+
+    >>> import gradtape as tf
+    >>> print(tf.ones_like([5, 6]).numpy())
+    [1 1]
+    """
+    x = convert(input)
+    return _filled(x.shape, 1, as_optional_dtype(dtype) or x._aval.dtype)
+
+
+def eye(num_rows: Any, num_columns: Any = None, batch_shape: Any = None, dtype: Any = float32, name: str | None = None) -> Tensor:
+    """The identity matrix, repeated over a batch shape if one is given.
+
+    >>> import gradtape as tf
+    >>> print(tf.eye(2).numpy())
+    [[1. 0.]
+     [0. 1.]]
+    """
+    rows = int(num_rows)
+    matrix = np.eye(rows, rows if num_columns is None else int(num_columns)).astype(as_dtype(dtype).numpy_dtype)
+    if batch_shape is not None:
+        matrix = np.tile(matrix, (*integers(batch_shape, "batch_shape"), 1, 1))
+    return from_array(matrix)
+
+
+def range(start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, name: str = "range") -> Tensor:
+    """Numbers from `start` in steps of `delta`, up to but without `limit`.
+
+    Raises:
+      ValueError: a step of 0.
+
+    >>> import gradtape as tf
+    >>> print(tf.range(3).numpy(), tf.range(1.0, 2.0, 0.5).numpy())
+    [0 1 2] [1.  1.5]
+    """
+    if limit is None:
+        start, limit = 0, start
+    parts = [convert(v, as_optional_dtype(dtype)) if not isinstance(v, Tensor | Variable) else convert(v) for v in (start, limit, delta)]
+    wanted = as_optional_dtype(dtype) or _widest(parts)
+    first, last, step = (np.asarray(p)[()].item() for p in parts)
+    if step == 0:
+        raise ValueError("`range` requires a step (`delta`) other than 0.")
+    count = max(0, math.ceil((last - first) / step))
+    return from_array((first + np.arange(count) * step).astype(wanted.numpy_dtype))
+
+
+def _widest(parts: list[Tensor]) -> DType:
+    order = ("int32", "int64", "float32", "float64")
+    names = [p.dtype.name for p in parts]
+    known = [n for n in order if n in names]
+    return as_dtype(known[-1]) if known else parts[0].dtype
+
+
+def linspace(start: Any, stop: Any, num: Any, name: str | None = None, axis: int = 0) -> Tensor:
+    """`num` evenly spaced numbers from `start` to `stop`, both included.
+
+    Raises:
+      ValueError: fewer than one number.
+
+    >>> import gradtape as tf
+    >>> print(tf.linspace(0.0, 1.0, 5).numpy())
+    [0.   0.25 0.5  0.75 1.  ]
+    """
+    first, last = convert_all([start, stop])
+    count = int(num)
+    if count < 1:
+        raise ValueError(f"`linspace` wants `num` of 1 or more, got {count}.")
+    wide = np.linspace(np.asarray(first, np.float64), np.asarray(last, np.float64), count, axis=axis)
+    return from_array(wide.astype(first.dtype.numpy_dtype))
+
+
+def shape(input: Any, out_type: Any = "int32", name: str | None = None) -> Tensor:
+    """The shape as a tensor of integers.
+
+    >>> import gradtape as tf
+    >>> print(tf.shape([[1, 2, 3]]).numpy())
+    [1 3]
+    """
+    return from_array(np.array(convert(input)._aval.dims, as_dtype(out_type).numpy_dtype))
+
+
+def size(input: Any, out_type: Any = "int32", name: str | None = None) -> Tensor:
+    """The number of elements as a scalar tensor.
+
+    >>> import gradtape as tf
+    >>> print(tf.size([[1, 2, 3]]).numpy())
+    3
+    """
+    return convert(np.asarray(convert(input)._aval.size, as_dtype(out_type).numpy_dtype))
+
+
+def rank(input: Any, name: str | None = None) -> Tensor:
+    """The number of axes as a scalar tensor.
+
+    >>> import gradtape as tf
+    >>> print(tf.rank([[1, 2, 3]]).numpy())
+    2
+    """
+    return convert(convert(input).ndim)
+
+
+def ensure_shape(x: Any, shape: Any, name: str | None = None) -> Tensor:
+    """x, after a check of its shape (None for dimensions that may be anything).
+
+    Raises:
+      InvalidArgumentError: when the shape does not fit.
+
+    >>> import gradtape as tf
+    >>> print(tf.ensure_shape([[1, 2]], [None, 2]).numpy())
+    [[1 2]]
+    """
+    from_value = convert(x)
+    if not from_value.shape.is_compatible_with(shape):
+        raise InvalidArgumentError(f"Shape of tensor {from_value.shape} is not compatible with expected shape {TensorShape(shape)}.")
+    return from_value

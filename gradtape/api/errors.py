@@ -1,0 +1,21 @@
+"""`tf.errors`. Floor: api."""
+
+from gradtape.ir.errors import (
+    FailedPreconditionError,
+    InvalidArgumentError,
+    NotFoundError,
+    OpError,
+    OutOfRangeError,
+    ResourceExhaustedError,
+    UnimplementedError,
+)
+
+__all__ = [
+    "FailedPreconditionError",
+    "InvalidArgumentError",
+    "NotFoundError",
+    "OpError",
+    "OutOfRangeError",
+    "ResourceExhaustedError",
+    "UnimplementedError",
+]

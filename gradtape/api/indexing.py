@@ -1,0 +1,273 @@
+"""Picking and placing elements by position. Floor: api."""
+
+from __future__ import annotations
+
+import builtins
+from typing import Any
+
+import numpy as np
+
+from gradtape.api.arguments import integers, one_axis, same_rank
+from gradtape.api.elementwise import cast, where
+from gradtape.ir.dtypes import as_dtype, bool_, float32, int64
+from gradtape.ir.errors import InvalidArgumentError
+from gradtape.ir.shapes import shape_text, size_of
+from gradtape.ops.indexing import GATHER, SCATTER_ADD
+from gradtape.runtime.contract import reshape
+from gradtape.runtime.convert import convert, convert_all
+from gradtape.runtime.dispatch import binary
+from gradtape.runtime.subscript import positions, subscript
+from gradtape.runtime.tensor import Tensor
+
+
+def gather(params: Any, indices: Any, validate_indices: Any = None, axis: Any = None, batch_dims: int = 0, name: str | None = None) -> Tensor:
+    """The slices of `params` at integer positions along an axis.
+
+    Args:
+      params: a tensor.
+      indices: integer positions, of any shape; it takes the place of the axis in the result.
+      validate_indices: accepted for compatibility; positions are always checked.
+      axis: by default `batch_dims`.
+      batch_dims: how many leading axes `params` and `indices` share.
+      name: accepted for compatibility.
+
+    Raises:
+      InvalidArgumentError: a position that does not exist.
+
+    >>> import gradtape as tf
+    >>> print(tf.gather([10, 20, 30], [2, 0, 2]).numpy())
+    [30 10 30]
+    """
+    x, at = convert(params), convert(indices)
+    batch = int(batch_dims) if batch_dims >= 0 else int(batch_dims) + at.ndim
+    k = one_axis(batch if axis is None else axis, x.ndim)
+    if not 0 <= batch <= min(at.ndim, k) or x._aval.dims[:batch] != at._aval.dims[:batch]:
+        raise InvalidArgumentError(
+            f"`gather` with batch_dims={batch_dims} wants equal leading axes before `axis` {k}: got params of shape "
+            f"{x.shape} and indices of shape {at.shape}."
+        )
+    return binary(GATHER.bind(axis=k, batch_dims=batch), x, at)
+
+
+def _flat_positions(indices: Tensor, dims: tuple[int, ...], name: str) -> Tensor:
+    """Rows of positions as positions in the flattened leading axes, checked."""
+    rows = np.asarray(indices)
+    if rows.dtype.kind not in "iu":
+        raise InvalidArgumentError(f"`{name}` wants integer indices, got a {indices.dtype.cname} tensor.")
+    bad = (rows < 0) | (rows >= np.array(dims, np.int64)) if dims else np.zeros(rows.shape, bool)
+    if bad.any():
+        raise InvalidArgumentError(f"`{name}` indices {rows[bad.any(-1)][0].tolist()} do not index into shape {shape_text(dims)}.")
+    flat = np.zeros(rows.shape[:-1], np.int64)
+    for k, n in enumerate(dims):
+        flat = flat * n + rows[..., k]
+    return positions(flat)
+
+
+def _depth(indices: Tensor, dims: tuple[int, ...], name: str) -> int:
+    if not indices.ndim:
+        raise InvalidArgumentError(f"`{name}` wants indices with at least one axis, got a scalar.")
+    depth = indices._aval.dims[-1]
+    if depth > len(dims):
+        raise InvalidArgumentError(f"`{name}` got indices with {depth} positions for shape {shape_text(dims)}.")
+    return depth
+
+
+def gather_nd(params: Any, indices: Any, batch_dims: int = 0, name: str | None = None) -> Tensor:
+    """The elements or slices at rows of positions: the last axis of `indices` holds one position per leading axis.
+
+    Raises:
+      InvalidArgumentError: a position that does not exist.
+
+    >>> import gradtape as tf
+    >>> print(tf.gather_nd([[1, 2], [3, 4]], [[0, 1], [1, 0]]).numpy())
+    [2 3]
+    """
+    x, at = convert(params), convert(indices)
+    if batch_dims:
+        at = _with_batch(at, int(batch_dims), x)
+    dims = x._aval.dims
+    depth = _depth(at, dims, "gather_nd")
+    rows = reshape(x, (size_of(dims[:depth]), *dims[depth:]))
+    return binary(GATHER.bind(axis=0, batch_dims=0), rows, _flat_positions(at, dims[:depth], "gather_nd"))
+
+
+def _with_batch(at: Tensor, batch: int, x: Tensor) -> Tensor:
+    """Indices with the positions of their own batch axes put in front."""
+    rows = np.asarray(at)
+    if rows.shape[:batch] != x._aval.dims[:batch]:
+        raise InvalidArgumentError(f"`gather_nd` wants equal batch axes, got {x.shape} and {at.shape}.")
+    grid = np.indices(rows.shape[:-1])[:batch]
+    return convert(np.concatenate([*(g[..., None] for g in grid), rows], axis=-1))
+
+
+def scatter_nd(indices: Any, updates: Any, shape: Any, name: str | None = None) -> Tensor:
+    """Zeros of a shape with updates added at rows of positions; what meets at one place adds up.
+
+    >>> import gradtape as tf
+    >>> print(tf.scatter_nd([[1], [1]], [2.0, 3.0], [3]).numpy())
+    [0. 5. 0.]
+    """
+    at, values, dims = convert(indices), convert(updates), integers(shape, "shape")
+    depth = _depth(at, dims, "scatter_nd")
+    inner = dims[depth:]
+    if values._aval.dims != at._aval.dims[:-1] + inner:
+        raise InvalidArgumentError(
+            f"`scatter_nd` wants updates of shape {shape_text(at._aval.dims[:-1] + inner)}, got {values.shape}."
+        )
+    flat = _flat_positions(at, dims[:depth], "scatter_nd")
+    count = flat._aval.size
+    rows = reshape(values, (count, *inner))
+    full = (size_of(dims[:depth]), *inner)
+    placed = binary(SCATTER_ADD.bind(shape=full, axis=0, batch_dims=0), rows, reshape(flat, (count,)))
+    return reshape(placed, dims)
+
+
+def tensor_scatter_nd_add(tensor: Any, indices: Any, updates: Any, name: str | None = None) -> Tensor:
+    """The tensor with updates added at rows of positions.
+
+    >>> import gradtape as tf
+    >>> print(tf.tensor_scatter_nd_add([1.0, 1.0], [[1], [1]], [2.0, 3.0]).numpy())
+    [1. 6.]
+    """
+    x, values = convert_all([tensor, updates])
+    return x + scatter_nd(indices, values, x._aval.dims)
+
+
+def tensor_scatter_nd_update(tensor: Any, indices: Any, updates: Any, name: str | None = None) -> Tensor:
+    """The tensor with updates in place of what was at rows of positions; of several the last one stays.
+
+    >>> import gradtape as tf
+    >>> print(tf.tensor_scatter_nd_update([1.0, 1.0], [[1]], [5.0]).numpy())
+    [1. 5.]
+    """
+    x, values = convert_all([tensor, updates])
+    at = convert(indices)
+    dims = x._aval.dims
+    depth = _depth(at, dims, "tensor_scatter_nd_update")
+    inner = dims[depth:]
+    if values._aval.dims != at._aval.dims[:-1] + inner:
+        raise InvalidArgumentError(
+            f"`tensor_scatter_nd_update` wants updates of shape {shape_text(at._aval.dims[:-1] + inner)}, got {values.shape}."
+        )
+    flat = np.asarray(_flat_positions(at, dims[:depth], "tensor_scatter_nd_update")).reshape(-1)
+    source = np.full(size_of(dims[:depth]), -1)
+    source[flat] = np.arange(len(flat))
+    hit = source >= 0
+    if not len(flat):
+        return x
+    rows = reshape(values, (len(flat), *inner))
+    placed = reshape(binary(GATHER.bind(axis=0, batch_dims=0), rows, positions(np.where(hit, source, 0))), dims)
+    mask = convert(hit.reshape(dims[:depth] + (1,) * len(inner)))
+    return where(mask, placed, x)
+
+
+def slice(input_: Any, begin: Any, size: Any, name: str | None = None) -> Tensor:
+    """`size[k]` elements from `begin[k]` along each axis k; -1 stands for all that follow.
+
+    Raises:
+      InvalidArgumentError: a slice that leaves the tensor.
+
+    >>> import gradtape as tf
+    >>> print(tf.slice([1, 2, 3, 4], [1], [2]).numpy())
+    [2 3]
+    """
+    x = convert(input_)
+    first, count = integers(begin, "begin"), integers(size, "size")
+    same_rank(x, first, "begin")
+    same_rank(x, count, "size")
+    cut = []
+    for k, (b, n, full) in enumerate(zip(first, count, x._aval.dims, strict=True)):
+        stop = full if n == -1 else b + n
+        if not 0 <= b <= stop <= full:
+            raise InvalidArgumentError(f"`slice` of axis {k} from {b} with size {n} leaves [0, {full}).")
+        cut.append(builtins.slice(b, stop))
+    return subscript(x, tuple(cut))
+
+
+def strided_slice(
+    input_: Any,
+    begin: Any,
+    end: Any,
+    strides: Any = None,
+    begin_mask: int = 0,
+    end_mask: int = 0,
+    ellipsis_mask: int = 0,
+    new_axis_mask: int = 0,
+    shrink_axis_mask: int = 0,
+    var: Any = None,
+    name: str | None = None,
+) -> Tensor:
+    """The subscript `x[begin:end:strides]`, entry by entry; bits of the masks replace entries by an open
+    start or end, `...`, a new axis, or an index.
+
+    >>> import gradtape as tf
+    >>> print(tf.strided_slice([1, 2, 3, 4], [0], [4], [2]).numpy())
+    [1 3]
+    """
+    first, last = integers(begin, "begin"), integers(end, "end")
+    steps = (1,) * len(first) if strides is None else integers(strides, "strides")
+    key: list[Any] = []
+    for k, (b, e, s) in enumerate(zip(first, last, steps, strict=True)):
+        bit = 1 << k
+        if ellipsis_mask & bit:
+            key.append(Ellipsis)
+        elif new_axis_mask & bit:
+            key.append(None)
+        elif shrink_axis_mask & bit:
+            key.append(b)
+        else:
+            key.append(builtins.slice(None if begin_mask & bit else b, None if end_mask & bit else e, s))
+    return subscript(convert(input_), tuple(key))
+
+
+def boolean_mask(tensor: Any, mask: Any, axis: Any = None, name: str = "boolean_mask") -> Tensor:
+    """The elements or slices where a mask over some leading axes holds.
+
+    Raises:
+      ValueError: a mask that does not fit the tensor.
+
+    >>> import gradtape as tf
+    >>> print(tf.boolean_mask([1, 2, 3], [True, False, True]).numpy())
+    [1 3]
+    """
+    x, chosen = convert(tensor), convert(mask)
+    if chosen._aval.dtype is not bool_:
+        raise TypeError(f"`boolean_mask` wants a bool mask, got a {chosen.dtype.cname} tensor.")
+    k = one_axis(axis, x.ndim) if axis is not None else 0
+    dims, over = x._aval.dims, chosen.ndim
+    if not over:
+        raise ValueError("`boolean_mask` wants a mask with at least one axis, got a scalar.")
+    if dims[k : k + over] != chosen._aval.dims:
+        raise ValueError(f"Shapes {shape_text(dims[k : k + over])} and {chosen.shape} are incompatible: the mask must fit axes from {k}.")
+    rows = reshape(x, (*dims[:k], size_of(dims[k : k + over]), *dims[k + over :]))
+    return binary(GATHER.bind(axis=k, batch_dims=0), rows, positions(np.flatnonzero(np.asarray(chosen))))
+
+
+def one_hot(
+    indices: Any,
+    depth: Any,
+    on_value: Any = None,
+    off_value: Any = None,
+    axis: Any = None,
+    dtype: Any = None,
+    name: str | None = None,
+) -> Tensor:
+    """A new axis of size `depth`, with `on_value` (1) at the index and `off_value` (0) elsewhere.
+
+    >>> import gradtape as tf
+    >>> print(tf.one_hot([0, 2], 3).numpy())
+    [[1. 0. 0.]
+     [0. 0. 1.]]
+    """
+    at = convert(indices)
+    wanted = as_dtype(dtype) if dtype is not None else float32
+    n = int(depth)
+    k = at.ndim if axis in (None, -1) else one_axis(axis, at.ndim + 1)
+    spread = reshape(cast(at, int64), (*at._aval.dims[:k], 1, *at._aval.dims[k:]))
+    place = positions(np.arange(n).reshape((n,) + (1,) * (at.ndim - k)))
+    hit = spread == place
+    if on_value is None and off_value is None:
+        return cast(hit, wanted)
+    values = [1 if on_value is None else on_value, 0 if off_value is None else off_value]
+    on, off = convert_all(values, as_dtype(dtype) if dtype is not None else None)
+    return where(hit, on, off)

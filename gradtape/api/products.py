@@ -1,0 +1,118 @@
+"""Products of matrices and tensors. Floor: api."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gradtape.runtime import contract
+from gradtape.runtime.convert import convert, convert_all
+from gradtape.runtime.dispatch import unary
+from gradtape.runtime.tensor import Tensor
+
+
+def matmul(
+    a: Any,
+    b: Any,
+    transpose_a: bool = False,
+    transpose_b: bool = False,
+    adjoint_a: bool = False,
+    adjoint_b: bool = False,
+    a_is_sparse: bool = False,
+    b_is_sparse: bool = False,
+    output_type: Any = None,
+    name: str | None = None,
+) -> Tensor:
+    """The product of the matrices in the last two axes; axes before them broadcast.
+
+    Args:
+      a: (..., m, k), or (..., k, m) with `transpose_a` or `adjoint_a`.
+      b: (..., k, n), or (..., n, k) with `transpose_b` or `adjoint_b`.
+      transpose_a, transpose_b: transpose an operand first.
+      adjoint_a, adjoint_b: transpose and conjugate an operand first.
+      a_is_sparse, b_is_sparse, output_type, name: accepted for compatibility.
+
+    Raises:
+      InvalidArgumentError: fewer than two dimensions, sizes that do not fit, or mixed dtypes.
+
+    >>> import gradtape as tf
+    >>> print(tf.matmul([[1.0, 2.0]], [[3.0], [4.0]]).numpy())
+    [[11.]]
+    """
+    if (transpose_a and adjoint_a) or (transpose_b and adjoint_b):
+        raise ValueError("`matmul` takes one of transpose and adjoint for an operand, not both.")
+    return contract.matmul(convert(a), convert(b), transpose_a, transpose_b, adjoint_a, adjoint_b)
+
+
+def matvec(
+    a: Any,
+    b: Any,
+    transpose_a: bool = False,
+    adjoint_a: bool = False,
+    a_is_sparse: bool = False,
+    b_is_sparse: bool = False,
+    name: str | None = None,
+) -> Tensor:
+    """The product of matrices (..., m, k) and vectors (..., k).
+
+    >>> import gradtape as tf
+    >>> print(tf.linalg.matvec([[1.0, 2.0], [3.0, 4.0]], [1.0, 1.0]).numpy())
+    [3. 7.]
+    """
+    x, y = convert(a), convert(b)
+    column = contract.reshape(y, (*y._aval.dims, 1))
+    result = contract.matmul(x, column, transpose_a, adjoint_a=adjoint_a)
+    return contract.reshape(result, result._aval.dims[:-1])
+
+
+def einsum(equation: str, *inputs: Any, **kwargs: Any) -> Tensor:
+    """Sums of products over named axes, in the best order that opt_einsum finds.
+
+    Args:
+      equation: such as `"bij,bjk->bik"`; `...` stands for axes without names, a letter twice in one operand
+        for its diagonal.
+      inputs: one tensor per operand of the equation.
+      kwargs: `optimize` and `name`, accepted for compatibility.
+
+    Raises:
+      ValueError: an equation that does not fit the operands.
+      InvalidArgumentError: sizes that do not agree, or mixed dtypes.
+
+    >>> import gradtape as tf
+    >>> print(tf.einsum("ij,j->i", [[1.0, 2.0], [3.0, 4.0]], [1.0, 1.0]).numpy())
+    [3. 7.]
+    """
+    unknown = set(kwargs) - {"optimize", "name"}
+    if unknown:
+        raise TypeError(f"`einsum` got unknown keyword arguments {sorted(unknown)}; it takes `optimize` and `name`.")
+    return contract.einsum(equation, convert_all(inputs))
+
+
+def tensordot(a: Any, b: Any, axes: Any, name: str | None = None) -> Tensor:
+    """Sums of products over pairs of axes: the last `axes` of a with the first of b, or two lists of axes.
+
+    >>> import gradtape as tf
+    >>> print(tf.tensordot([1.0, 2.0], [3.0, 4.0], 1).numpy())
+    11.0
+    """
+    return contract.tensordot(*convert_all([a, b]), axes)
+
+
+def diag_part(input: Any, name: str = "diag_part") -> Tensor:
+    """The diagonals of matrices (..., n, n).
+
+    >>> import gradtape as tf
+    >>> print(tf.linalg.diag_part([[1.0, 2.0], [3.0, 4.0]]).numpy())
+    [1. 4.]
+    """
+    return unary(contract.DIAGONAL.bind(), convert(input))
+
+
+def trace(x: Any, name: str | None = None) -> Tensor:
+    """The sums of the diagonals of matrices (..., n, n).
+
+    >>> import gradtape as tf
+    >>> print(tf.linalg.trace([[1.0, 2.0], [3.0, 4.0]]).numpy())
+    5.0
+    """
+    d = diag_part(x)
+    return unary(contract.REDUCE_SUM.bind(axes=(d.ndim - 1,), keepdims=False), d)

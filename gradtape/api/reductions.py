@@ -1,0 +1,243 @@
+"""Reductions over axes, running sums, norms. Floor: api."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from gradtape.api.arguments import axes, one_axis
+from gradtape.api.elementwise import abs, cast, sqrt, square, where
+from gradtape.ir.dtypes import as_dtype, float64, int64
+from gradtape.ops import reductions as r
+from gradtape.ops.reduction import Reduction
+from gradtape.runtime.convert import convert, convert_all
+from gradtape.runtime.dispatch import unary
+from gradtape.runtime.operators import operand
+from gradtape.runtime.tensor import EagerTensor, Tensor
+
+
+def _reduce(op: Reduction, x: Any, axis: Any, keepdims: bool) -> Tensor:
+    t = x if type(x) is EagerTensor else convert(x)
+    return unary(op.bind(axes=axes(axis, t.ndim), keepdims=bool(keepdims)), t)
+
+
+def _function(name: str, op: Reduction, call: str, result: str) -> Callable[..., Tensor]:
+    def function(input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None) -> Tensor:
+        return _reduce(op, input_tensor, axis, keepdims)
+
+    function.__name__ = function.__qualname__ = name
+    note = f"\n\n{op.notes}" if op.notes else ""
+    function.__doc__ = f"""{op.doc}{note}
+
+    Args:
+      input_tensor: a tensor, or what becomes one.
+      axis: an axis or a list of axes; None reduces all of them.
+      keepdims: whether reduced axes stay, with size 1.
+      name: accepted for compatibility.
+
+    Returns:
+      A tensor of the same dtype without the reduced axes.
+
+    Raises:
+      InvalidArgumentError: an axis that does not exist, or a dtype that cannot be reduced.
+
+    >>> import gradtape as tf
+    >>> print({call}.numpy())
+    {result}
+    """
+    return function
+
+
+reduce_sum = _function("reduce_sum", r.REDUCE_SUM, "tf.reduce_sum([[1, 2], [3, 4]], axis=0)", "[4 6]")
+reduce_max = _function("reduce_max", r.REDUCE_MAX, "tf.reduce_max([[1, 2], [3, 4]], axis=1)", "[2 4]")
+reduce_min = _function("reduce_min", r.REDUCE_MIN, "tf.reduce_min([[1, 2], [3, 4]], axis=1)", "[1 3]")
+reduce_prod = _function("reduce_prod", r.REDUCE_PROD, "tf.reduce_prod([[1, 2], [3, 4]], axis=0)", "[3 8]")
+reduce_all = _function("reduce_all", r.REDUCE_ALL, "tf.reduce_all([[True, False], [True, True]], axis=1)", "[False  True]")
+reduce_any = _function("reduce_any", r.REDUCE_ANY, "tf.reduce_any([[True, False], [False, False]], axis=1)", "[ True False]")
+reduce_logsumexp = _function("reduce_logsumexp", r.REDUCE_LOGSUMEXP, "tf.reduce_logsumexp([0.0, 0.0])", "0.6931472")
+reduce_euclidean_norm = _function(
+    "reduce_euclidean_norm", r.REDUCE_EUCLIDEAN_NORM, "tf.math.reduce_euclidean_norm([3.0, 4.0])", "5.0"
+)
+
+
+def reduce_mean(input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None) -> Tensor:
+    """The mean over axes. Half types are accumulated in float32; integers are divided as TensorFlow divides
+    them, towards zero.
+
+    Args:
+      input_tensor: a tensor, or what becomes one.
+      axis: an axis or a list of axes; None reduces all of them.
+      keepdims: whether reduced axes stay, with size 1.
+      name: accepted for compatibility.
+
+    Raises:
+      InvalidArgumentError: an axis that does not exist.
+
+    >>> import gradtape as tf
+    >>> print(tf.reduce_mean([[1.0, 2.0], [3.0, 5.0]], axis=0).numpy())
+    [2.  3.5]
+    """
+    x = convert(input_tensor)
+    if x._aval.dtype.is_integer:
+        return cast(_reduce(r.REDUCE_MEAN, cast(x, float64), axis, keepdims), x._aval.dtype)
+    return _reduce(r.REDUCE_MEAN, x, axis, keepdims)
+
+
+def reduce_variance(input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None) -> Tensor:
+    """The mean of squared deviations from the mean.
+
+    >>> import gradtape as tf
+    >>> print(tf.math.reduce_variance([1.0, 2.0, 3.0, 4.0]).numpy())
+    1.25
+    """
+    x = convert(input_tensor)
+    return reduce_mean(square(x - reduce_mean(x, axis, True)), axis, keepdims)
+
+
+def reduce_std(input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None) -> Tensor:
+    """The root of the variance. Where all elements are equal the gradient is 0.
+
+    >>> import gradtape as tf
+    >>> print(tf.math.reduce_std([1.0, 3.0]).numpy())
+    1.0
+    """
+    x = convert(input_tensor)
+    count = math.prod(x._aval.dims[k] for k in axes(axis, x.ndim))
+    spread = reduce_euclidean_norm(x - reduce_mean(x, axis, True), axis, keepdims)
+    return spread / (math.sqrt(count) if count else float("nan"))
+
+
+def norm(tensor: Any, ord: Any = "euclidean", axis: Any = None, keepdims: bool = False, name: str | None = None) -> Tensor:
+    """A norm of vectors (`axis` None or one axis), or the Frobenius norm of matrices (two axes).
+
+    Args:
+      tensor: a floating or complex tensor.
+      ord: "euclidean", "fro", 1, 2, infinity, or another positive number.
+      axis: None for all elements, one axis, or a pair of axes.
+      keepdims: whether reduced axes stay, with size 1.
+      name: accepted for compatibility.
+
+    Returns:
+      The norms; their gradient at 0 is 0.
+
+    Raises:
+      ValueError: an order that does not exist for these axes.
+
+    >>> import gradtape as tf
+    >>> print(tf.norm([[3.0, 4.0], [0.0, 0.0]], axis=1).numpy())
+    [5. 0.]
+    """
+    x = convert(tensor)
+    pair = isinstance(axis, list | tuple) and len(axis) == 2
+    if ord in ("euclidean", "fro") or (ord == 2 and not pair):
+        return reduce_euclidean_norm(abs(x) if x._aval.dtype.is_complex else x, axis, keepdims)
+    if isinstance(ord, str) or ord <= 0:
+        raise ValueError(f"`ord` should be 'euclidean', 'fro' or a positive number, got {ord!r}.")
+    size = abs(x)
+    if pair:
+        return _matrix_norm(size, ord, axis, keepdims)
+    if ord == 1:
+        return reduce_sum(size, axis, keepdims)
+    if ord == math.inf:
+        return reduce_max(size, axis, keepdims)
+    return reduce_sum(size**ord, axis, keepdims) ** (1.0 / ord)
+
+
+def _matrix_norm(size: Tensor, ord: Any, axis: Any, keepdims: bool) -> Tensor:
+    """The largest column sum (1) or row sum (infinity)."""
+    if ord not in (1, math.inf):
+        raise ValueError(f"A matrix norm of order {ord!r} is not supported. Use 1, infinity or 'fro'.")
+    rows, columns = (one_axis(k, size.ndim) for k in axis)
+    summed, other = (rows, columns) if ord == 1 else (columns, rows)
+    result = reduce_max(reduce_sum(size, summed, True), other, True)
+    return result if keepdims else reduce_sum(result, axis)
+
+
+def argmax(input: Any, axis: Any = None, output_type: Any = int64, name: str | None = None) -> Tensor:
+    """The position of the largest element along an axis (0 by default); of equal ones the first.
+
+    >>> import gradtape as tf
+    >>> print(tf.argmax([[1.0, 9.0], [7.0, 2.0]], axis=1).numpy())
+    [1 0]
+    """
+    return _position(r.ARGMAX, input, axis, output_type)
+
+
+def argmin(input: Any, axis: Any = None, output_type: Any = int64, name: str | None = None) -> Tensor:
+    """The position of the smallest element along an axis (0 by default); of equal ones the first.
+
+    >>> import gradtape as tf
+    >>> print(tf.argmin([[1.0, 9.0], [7.0, 2.0]], axis=1).numpy())
+    [0 1]
+    """
+    return _position(r.ARGMIN, input, axis, output_type)
+
+
+def _position(op: Any, x: Any, axis: Any, dtype: Any) -> Tensor:
+    t = convert(x)
+    return unary(op.bind(axis=one_axis(0 if axis is None else axis, t.ndim), dtype=as_dtype(dtype)), t)
+
+
+def cumsum(x: Any, axis: Any = 0, exclusive: bool = False, reverse: bool = False, name: str | None = None) -> Tensor:
+    """Running sums along an axis.
+
+    Args:
+      x: a numeric tensor.
+      axis: along which to add.
+      exclusive: leave each element out of its own sum.
+      reverse: add from the end.
+      name: accepted for compatibility.
+
+    >>> import gradtape as tf
+    >>> print(tf.cumsum([1, 2, 3]).numpy(), tf.cumsum([1, 2, 3], exclusive=True).numpy())
+    [1 3 6] [0 1 3]
+    """
+    t = convert(x)
+    return unary(r.CUMSUM.bind(axis=one_axis(axis, t.ndim), exclusive=bool(exclusive), reverse=bool(reverse)), t)
+
+
+# ------------------------------------------------------------------ clipping by norms
+
+
+def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None, name: str | None = None) -> Tensor:
+    """The tensor scaled down to a norm of at most `clip_norm`.
+
+    >>> import gradtape as tf
+    >>> print(tf.clip_by_norm([3.0, 4.0], 1.0).numpy())
+    [0.6 0.8]
+    """
+    x = convert(t)
+    limit = operand(clip_norm, x._aval.dtype)
+    size = sqrt(reduce_sum(square(x), axes, True))
+    return x * limit / where(size > limit, size, limit)
+
+
+def global_norm(t_list: Any, name: str | None = None) -> Tensor:
+    """The root of the sum of squares over a list of tensors; None entries count as nothing.
+
+    >>> import gradtape as tf
+    >>> print(tf.linalg.global_norm([[3.0], [4.0]]).numpy())
+    5.0
+    """
+    parts = convert_all([t for t in t_list if t is not None])
+    total = reduce_sum(square(parts[0]))
+    for p in parts[1:]:
+        total = total + reduce_sum(square(p))
+    return sqrt(total)
+
+
+def clip_by_global_norm(t_list: Any, clip_norm: Any, use_norm: Any = None, name: str | None = None) -> tuple[list[Any], Tensor]:
+    """A list of tensors scaled down so that their global norm is at most `clip_norm`, and that norm.
+
+    >>> import gradtape as tf
+    >>> parts, size = tf.clip_by_global_norm([[3.0], [4.0]], 1.0)
+    >>> [p.numpy().tolist() for p in parts], float(size)
+    ([[0.6000000238418579], [0.800000011920929]], 5.0)
+    """
+    size = global_norm(t_list) if use_norm is None else convert(use_norm)
+    limit = operand(clip_norm, size._aval.dtype)
+    scale = limit / where(size > limit, size, limit)
+    return [None if t is None else convert(t) * scale for t in t_list], size
+
+

@@ -1,0 +1,155 @@
+"""Softmax, cross-entropies and normalisation: the functions of `tf.nn` that are no activations. Floor: api."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gradtape.api.arguments import one_axis
+from gradtape.api.elementwise import cast, maximum, rsqrt, square
+from gradtape.api.indexing import gather
+from gradtape.api.reductions import reduce_mean, reduce_sum
+from gradtape.ir.dtypes import float32
+from gradtape.ir.errors import InvalidArgumentError
+from gradtape.ops import rowwise as r
+from gradtape.runtime.contract import reshape
+from gradtape.runtime.convert import convert
+from gradtape.runtime.dispatch import binary, unary
+from gradtape.runtime.operators import operand
+from gradtape.runtime.tensor import Tensor
+
+
+def softmax(logits: Any, axis: Any = None, name: str | None = None) -> Tensor:
+    """exp(x) / sum(exp(x)) along an axis (the last by default), without overflow.
+
+    >>> import gradtape as tf
+    >>> print(tf.nn.softmax([0.0, 0.0]).numpy())
+    [0.5 0.5]
+    """
+    x = convert(logits)
+    return unary(r.SOFTMAX.bind(axis=one_axis(-1 if axis is None else axis, x.ndim)), x)
+
+
+def log_softmax(logits: Any, axis: Any = None, name: str | None = None) -> Tensor:
+    """The logarithm of the softmax along an axis (the last by default).
+
+    >>> import gradtape as tf
+    >>> print(tf.nn.log_softmax([0.0, 0.0]).numpy())
+    [-0.6931472 -0.6931472]
+    """
+    x = convert(logits)
+    return unary(r.LOG_SOFTMAX.bind(axis=one_axis(-1 if axis is None else axis, x.ndim)), x)
+
+
+def softmax_cross_entropy_with_logits(labels: Any, logits: Any, axis: Any = -1, name: str | None = None) -> Tensor:
+    """-sum(labels · log(softmax(logits))) along the last axis; differentiable in both.
+
+    Raises:
+      InvalidArgumentError: labels and logits of different shapes or dtypes.
+
+    >>> import gradtape as tf
+    >>> print(tf.nn.softmax_cross_entropy_with_logits(labels=[[1.0, 0.0]], logits=[[0.0, 0.0]]).numpy())
+    [0.6931472]
+    """
+    x = convert(logits)
+    y = operand(labels, x._aval.dtype)
+    if one_axis(axis, x.ndim) != x.ndim - 1:
+        raise InvalidArgumentError(f"`axis` should be the last one, got {axis}. Move it there with `tf.transpose`.")
+    return binary(r.CROSS_ENTROPY.bind(), y, x)
+
+
+def sparse_softmax_cross_entropy_with_logits(labels: Any, logits: Any, name: str | None = None) -> Tensor:
+    """The cross-entropy of integer labels: logsumexp(logits) - logits[label] along the last axis.
+
+    Raises:
+      InvalidArgumentError: labels that are no integers, out of range, or not one per row.
+
+    >>> import gradtape as tf
+    >>> print(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=[1], logits=[[0.0, 0.0]]).numpy())
+    [0.6931472]
+    """
+    return binary(r.SPARSE_CROSS_ENTROPY.bind(), convert(labels), convert(logits))
+
+
+def l2_loss(t: Any, name: str | None = None) -> Tensor:
+    """Half the sum of squares.
+
+    >>> import gradtape as tf
+    >>> print(tf.nn.l2_loss([3.0, 4.0]).numpy())
+    12.5
+    """
+    return reduce_sum(square(convert(t))) / 2
+
+
+def l2_normalize(x: Any, axis: Any = None, epsilon: float = 1e-12, name: str | None = None) -> Tensor:
+    """x / sqrt(max(sum(x²), epsilon)) along axes.
+
+    >>> import gradtape as tf
+    >>> print(tf.math.l2_normalize([3.0, 4.0]).numpy())
+    [0.6 0.8]
+    """
+    t = convert(x)
+    return t * rsqrt(maximum(reduce_sum(square(t), axis, True), operand(epsilon, t._aval.dtype)))
+
+
+def bias_add(value: Any, bias: Any, data_format: str | None = None, name: str | None = None) -> Tensor:
+    """A vector added along the last axis (along axis 1 with `data_format="NCHW"`).
+
+    Raises:
+      ValueError: a bias that is no vector of that axis' size.
+
+    >>> import gradtape as tf
+    >>> print(tf.nn.bias_add([[1.0, 2.0]], [10.0, 20.0]).numpy())
+    [[11. 22.]]
+    """
+    x = convert(value)
+    b = operand(bias, x._aval.dtype)
+    first = bool(data_format) and str(data_format).startswith("NC")
+    axis = 1 if first else x.ndim - 1
+    if b.ndim != 1 or b._aval.dims[0] != x._aval.dims[axis]:
+        raise ValueError(f"`bias` should be a vector of size {x._aval.dims[axis]}, got shape {b.shape}.")
+    return x + reshape(b, (b._aval.dims[0], *(1,) * (x.ndim - 1 - axis)))
+
+
+def moments(x: Any, axes: Any, shift: Any = None, keepdims: bool = False, name: str | None = None) -> tuple[Tensor, Tensor]:
+    """Mean and variance over axes; half types are computed in float32.
+
+    >>> import gradtape as tf
+    >>> mean, variance = tf.nn.moments([1.0, 3.0], axes=[0])
+    >>> float(mean), float(variance)
+    (2.0, 1.0)
+    """
+    t = convert(x)
+    wide = cast(t, float32) if t._aval.dtype.is_half else t
+    mean = reduce_mean(wide, axes, True)
+    variance = reduce_mean(square(wide - mean), axes, keepdims)
+    if not keepdims:
+        mean = reshape(mean, variance._aval.dims)
+    return cast(mean, t._aval.dtype), cast(variance, t._aval.dtype)
+
+
+def batch_normalization(
+    x: Any, mean: Any, variance: Any, offset: Any, scale: Any, variance_epsilon: float, name: str | None = None
+) -> Tensor:
+    """(x - mean) / sqrt(variance + epsilon) · scale + offset; `scale` and `offset` may be None.
+
+    >>> import gradtape as tf
+    >>> print(tf.nn.batch_normalization([1.0, 3.0], 2.0, 1.0, 0.5, 2.0, 0.0).numpy())
+    [-1.5  2.5]
+    """
+    t = convert(x)
+    dtype = t._aval.dtype
+    factor = rsqrt(operand(variance, dtype) + variance_epsilon)
+    if scale is not None:
+        factor = factor * operand(scale, dtype)
+    centred = (t - operand(mean, dtype)) * factor
+    return centred if offset is None else centred + operand(offset, dtype)
+
+
+def embedding_lookup(params: Any, ids: Any, max_norm: Any = None, name: str | None = None) -> Tensor:
+    """The rows of a table at integer positions.
+
+    >>> import gradtape as tf
+    >>> print(tf.nn.embedding_lookup([[1.0], [2.0]], [1, 1, 0]).numpy().tolist())
+    [[2.0], [2.0], [1.0]]
+    """
+    return gather(params, ids, axis=0)

@@ -1,0 +1,1 @@
+"""`tf.keras`: layers, optimizers, losses and initializers, built on the public functions only. Floor: keras."""
