@@ -147,7 +147,12 @@ class _Rule:
     """The rule of one call: cotangents of its differentiable results to cotangents of its tensors."""
 
     def __init__(
-        self, rule: Callable[..., Any], inputs: list[Any], variables: list[Variable], outputs: list[Tensor], name: str
+        self,
+        rule: Callable[..., Any],
+        inputs: list[Any],
+        variables: list[Variable],
+        outputs: Sequence[Tensor],
+        name: str,
     ) -> None:
         self.rule, self.variables, self.name = rule, variables, name
         self.wanted: list[Aval | None] = [t._aval if isinstance(t, Tensor) else None for t in inputs]
@@ -166,7 +171,10 @@ class _Rule:
                 f"custom_gradient function expected to return {len(self.wanted)} gradients, but returned "
                 f"{len(gradients)} instead: `{self.name}` has {len(self.wanted)} arguments."
             )
-        due = [*zip(gradients, self.wanted, strict=True), *((g, v._aval) for g, v in zip(of_variables, self.variables, strict=True))]
+        due = [
+            *zip(gradients, self.wanted, strict=True),
+            *((g, v._aval) for g, v in zip(of_variables, self.variables, strict=True)),
+        ]
         return [_fitted(g, a, self.name, i) for i, (g, a) in enumerate(due) if a is not None]
 
     def _with_variables(self, ups: list[Tensor | None]) -> tuple[Any, list[Any]]:
@@ -209,8 +217,8 @@ def _fitted(gradient: Any, due: Aval, name: str, place: int) -> Tensor | None:
     if t._aval.size == due.size:
         return unary(RESHAPE.bind(shape=due.dims), t)
     raise ValueError(
-        f"The rule of `{name}` returned a gradient of shape {shape_text(t._aval.shape)} for argument {place}, which has "
-        f"shape {shape_text(due.shape)}. Return that shape, or one that broadcasts to it."
+        f"The rule of `{name}` returned a gradient of shape {shape_text(t._aval.shape)} for argument {place}, which "
+        f"has shape {shape_text(due.shape)}. Return that shape, or one that broadcasts to it."
     )
 
 

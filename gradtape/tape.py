@@ -94,7 +94,7 @@ class GradientTape:
         >>> with tf.GradientTape() as tape:
         ...     tape.watch(2.0)
         Traceback (most recent call last):
-        ValueError: Passed in object 2.0 of type 'float', not a tf.Tensor or tf.Variable. Make it one with `tf.constant`.
+        ValueError: Passed in object 2.0 of type 'float', not a tf.Tensor or tf.Variable. Use `tf.constant`.
         """
         recorder = self._recorder
         if recorder is None:
@@ -107,7 +107,7 @@ class GradientTape:
             else:
                 raise ValueError(
                     f"Passed in object {t!r} of type {type(t).__name__!r}, not a tf.Tensor or tf.Variable. "
-                    "Make it one with `tf.constant`."
+                    "Use `tf.constant`."
                 )
 
     @contextlib.contextmanager
@@ -198,9 +198,9 @@ class GradientTape:
     def _gradients(
         self, targets: Sequence[Any], sources: Sequence[Any], given: Sequence[Tensor | None]
     ) -> list[Tensor | None]:
-        slot = self._recorder.slots.get if self._recorder else {}.get
-        asked = [slot(s._id, 0) for s in sources]
-        reached = [(slot(t._id, 0), g) for t, g in zip(targets, given, strict=True)]
+        slots: dict[int, int] = self._recorder.slots if self._recorder else {}
+        asked = [slots.get(s._id, 0) for s in sources]
+        reached = [(slots.get(t._id, 0), g) for t, g in zip(targets, given, strict=True)]
         traced = [s for s in dict.fromkeys(asked) if s > 0]
         inside = [(t, g) for t, g in reached if t > 0]
         found: list[Tensor | None] = []

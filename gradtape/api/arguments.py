@@ -47,7 +47,9 @@ def one_axis(axis: Any, rank: int, what: str = "axis") -> int:
     """
     k = integer(axis, what)
     if not -rank <= k < rank:
-        raise InvalidArgumentError(f"`{what}` {k} does not exist: it must be in [{-rank}, {rank}) for {rank} dimensions.")
+        raise InvalidArgumentError(
+            f"`{what}` {k} does not exist: it must be in [{-rank}, {rank}) for {rank} dimensions."
+        )
     return k % rank
 
 
@@ -70,8 +72,8 @@ def full_shape(shape: Any, size: int, of: Tensor) -> tuple[int, ...]:
         rest = size_of(d for d in dims if d != -1)
         if rest == 0 or size % rest:
             raise InvalidArgumentError(
-                f"`reshape` cannot turn a tensor of shape {shape_text(of._aval.shape)} ({size} elements) into {list(dims)}: "
-                f"{size} is no multiple of {rest}."
+                f"`reshape` cannot turn a tensor of shape {shape_text(of._aval.shape)} ({size} elements) into "
+                f"{list(dims)}: {size} is no multiple of {rest}."
             )
         return tuple(size // rest if d == -1 else d for d in dims)
     return dims

@@ -51,7 +51,9 @@ def constant(value: Any, dtype: Any = None, shape: Any = None, name: str = "Cons
     if t._aval.size == 1 and size_of(dims) != 1:
         return unary(BROADCAST_TO.bind(shape=dims), unary(RESHAPE.bind(shape=()), t))
     if t._aval.size != size_of(dims):
-        raise TypeError(f"Eager execution of tf.constant with unsupported shape: {t._aval.size} elements for {shape_text(dims)}.")
+        raise TypeError(
+            f"Eager execution of tf.constant with unsupported shape: {t._aval.size} elements for {shape_text(dims)}."
+        )
     return unary(RESHAPE.bind(shape=dims), t)
 
 
@@ -154,7 +156,9 @@ def ones_like(input: Any, dtype: Any = None, name: str | None = None) -> Tensor:
     return _filled(x.shape, 1, as_optional_dtype(dtype) or x._aval.dtype)
 
 
-def eye(num_rows: Any, num_columns: Any = None, batch_shape: Any = None, dtype: Any = float32, name: str | None = None) -> Tensor:
+def eye(
+    num_rows: Any, num_columns: Any = None, batch_shape: Any = None, dtype: Any = float32, name: str | None = None
+) -> Tensor:
     """The identity matrix, repeated over a batch shape if one is given.
 
     >>> import gradtape as tf
@@ -181,7 +185,10 @@ def range(start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, name
     """
     if limit is None:
         start, limit = 0, start
-    parts = [convert(v, as_optional_dtype(dtype)) if not isinstance(v, Tensor | Variable) else convert(v) for v in (start, limit, delta)]
+    parts = [
+        convert(v, as_optional_dtype(dtype)) if not isinstance(v, Tensor | Variable) else convert(v)
+        for v in (start, limit, delta)
+    ]
     wanted = as_optional_dtype(dtype) or _widest(parts)
     first, last, step = (np.asarray(p)[()].item() for p in parts)
     if step == 0:
@@ -257,5 +264,7 @@ def ensure_shape(x: Any, shape: Any, name: str | None = None) -> Tensor:
     """
     from_value = convert(x)
     if not from_value.shape.is_compatible_with(shape):
-        raise InvalidArgumentError(f"Shape of tensor {from_value.shape} is not compatible with expected shape {TensorShape(shape)}.")
+        raise InvalidArgumentError(
+            f"Shape of tensor {from_value.shape} is not compatible with expected shape {TensorShape(shape)}."
+        )
     return from_value

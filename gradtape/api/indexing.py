@@ -20,7 +20,14 @@ from gradtape.runtime.subscript import positions, subscript
 from gradtape.runtime.tensor import Tensor
 
 
-def gather(params: Any, indices: Any, validate_indices: Any = None, axis: Any = None, batch_dims: int = 0, name: str | None = None) -> Tensor:
+def gather(
+    params: Any,
+    indices: Any,
+    validate_indices: Any = None,
+    axis: Any = None,
+    batch_dims: int = 0,
+    name: str | None = None,
+) -> Tensor:
     """The slices of `params` at integer positions along an axis.
 
     Args:
@@ -56,7 +63,9 @@ def _flat_positions(indices: Tensor, dims: tuple[int, ...], name: str) -> Tensor
         raise InvalidArgumentError(f"`{name}` wants integer indices, got a {indices.dtype.cname} tensor.")
     bad = (rows < 0) | (rows >= np.array(dims, np.int64)) if dims else np.zeros(rows.shape, bool)
     if bad.any():
-        raise InvalidArgumentError(f"`{name}` indices {rows[bad.any(-1)][0].tolist()} do not index into shape {shape_text(dims)}.")
+        raise InvalidArgumentError(
+            f"`{name}` indices {rows[bad.any(-1)][0].tolist()} do not index into shape {shape_text(dims)}."
+        )
     flat = np.zeros(rows.shape[:-1], np.int64)
     for k, n in enumerate(dims):
         flat = flat * n + rows[..., k]
@@ -147,7 +156,8 @@ def tensor_scatter_nd_update(tensor: Any, indices: Any, updates: Any, name: str 
     inner = dims[depth:]
     if values._aval.dims != at._aval.dims[:-1] + inner:
         raise InvalidArgumentError(
-            f"`tensor_scatter_nd_update` wants updates of shape {shape_text(at._aval.dims[:-1] + inner)}, got {values.shape}."
+            f"`tensor_scatter_nd_update` wants updates of shape {shape_text(at._aval.dims[:-1] + inner)}, "
+            f"got {values.shape}."
         )
     flat = np.asarray(_flat_positions(at, dims[:depth], "tensor_scatter_nd_update")).reshape(-1)
     source = np.full(size_of(dims[:depth]), -1)
@@ -238,7 +248,10 @@ def boolean_mask(tensor: Any, mask: Any, axis: Any = None, name: str = "boolean_
     if not over:
         raise ValueError("`boolean_mask` wants a mask with at least one axis, got a scalar.")
     if dims[k : k + over] != chosen._aval.dims:
-        raise ValueError(f"Shapes {shape_text(dims[k : k + over])} and {chosen.shape} are incompatible: the mask must fit axes from {k}.")
+        raise ValueError(
+            f"Shapes {shape_text(dims[k : k + over])} and {chosen.shape} are incompatible: "
+            f"the mask must fit axes from {k}."
+        )
     rows = reshape(x, (*dims[:k], size_of(dims[k : k + over]), *dims[k + over :]))
     return binary(GATHER.bind(axis=k, batch_dims=0), rows, positions(np.flatnonzero(np.asarray(chosen))))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -265,7 +265,9 @@ def roll(input: Any, shift: Any, axis: Any, name: str | None = None) -> Tensor:
     return x
 
 
-def pad(tensor: Any, paddings: Any, mode: str = "CONSTANT", constant_values: Any = 0, name: str | None = None) -> Tensor:
+def pad(
+    tensor: Any, paddings: Any, mode: str = "CONSTANT", constant_values: Any = 0, name: str | None = None
+) -> Tensor:
     """Elements added before and after along each axis: constants, or reflections of what is there.
 
     Args:
@@ -295,9 +297,12 @@ def pad(tensor: Any, paddings: Any, mode: str = "CONSTANT", constant_values: Any
         n = x._aval.dims[k]
         limit = n - 1 if kind == "REFLECT" else n
         if max(before, after) > limit:
-            raise InvalidArgumentError(f"`paddings` of axis {k} must not exceed {limit} in mode {kind}, got {before, after}.")
+            raise InvalidArgumentError(
+                f"`paddings` of axis {k} must not exceed {limit} in mode {kind}, got {before, after}."
+            )
         if before or after:
-            x = gather_rows(x, np.pad(np.arange(n), (before, after), mode=kind.lower()), k)
+            how: Literal["reflect", "symmetric"] = "reflect" if kind == "REFLECT" else "symmetric"
+            x = gather_rows(x, np.pad(np.arange(n), (before, after), mode=how), k)
     return x
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from gradtape.ops.layout import DIAGONAL
+from gradtape.ops.reductions import REDUCE_SUM
 from gradtape.runtime import contract
 from gradtape.runtime.convert import convert, convert_all
 from gradtape.runtime.dispatch import unary
@@ -94,7 +96,8 @@ def tensordot(a: Any, b: Any, axes: Any, name: str | None = None) -> Tensor:
     >>> print(tf.tensordot([1.0, 2.0], [3.0, 4.0], 1).numpy())
     11.0
     """
-    return contract.tensordot(*convert_all([a, b]), axes)
+    x, y = convert_all([a, b])
+    return contract.tensordot(x, y, axes)
 
 
 def diag_part(input: Any, name: str = "diag_part") -> Tensor:
@@ -104,7 +107,7 @@ def diag_part(input: Any, name: str = "diag_part") -> Tensor:
     >>> print(tf.linalg.diag_part([[1.0, 2.0], [3.0, 4.0]]).numpy())
     [1. 4.]
     """
-    return unary(contract.DIAGONAL.bind(), convert(input))
+    return unary(DIAGONAL.bind(), convert(input))
 
 
 def trace(x: Any, name: str | None = None) -> Tensor:
@@ -115,4 +118,4 @@ def trace(x: Any, name: str | None = None) -> Tensor:
     5.0
     """
     d = diag_part(x)
-    return unary(contract.REDUCE_SUM.bind(axes=(d.ndim - 1,), keepdims=False), d)
+    return unary(REDUCE_SUM.bind(axes=(d.ndim - 1,), keepdims=False), d)

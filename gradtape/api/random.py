@@ -90,7 +90,14 @@ def _floating(dtype: Any) -> DType:
     return wanted
 
 
-def normal(shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = float32, seed: int | None = None, name: str | None = None) -> Tensor:
+def normal(
+    shape: Any,
+    mean: Any = 0.0,
+    stddev: Any = 1.0,
+    dtype: Any = float32,
+    seed: int | None = None,
+    name: str | None = None,
+) -> Tensor:
     """Normally distributed numbers.
 
     Args:
@@ -109,7 +116,14 @@ def normal(shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = float32,
     return drawn * operand(stddev, wanted) + operand(mean, wanted)
 
 
-def uniform(shape: Any, minval: Any = 0, maxval: Any = None, dtype: Any = float32, seed: int | None = None, name: str | None = None) -> Tensor:
+def uniform(
+    shape: Any,
+    minval: Any = 0,
+    maxval: Any = None,
+    dtype: Any = float32,
+    seed: int | None = None,
+    name: str | None = None,
+) -> Tensor:
     """Uniformly distributed numbers in [minval, maxval).
 
     Args:
@@ -140,7 +154,12 @@ def uniform(shape: Any, minval: Any = 0, maxval: Any = None, dtype: Any = float3
 
 
 def truncated_normal(
-    shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = float32, seed: int | None = None, name: str | None = None
+    shape: Any,
+    mean: Any = 0.0,
+    stddev: Any = 1.0,
+    dtype: Any = float32,
+    seed: int | None = None,
+    name: str | None = None,
 ) -> Tensor:
     """Normally distributed numbers, drawn again where they are more than two deviations from the mean.
 

@@ -53,8 +53,12 @@ reduce_sum = _function("reduce_sum", r.REDUCE_SUM, "tf.reduce_sum([[1, 2], [3, 4
 reduce_max = _function("reduce_max", r.REDUCE_MAX, "tf.reduce_max([[1, 2], [3, 4]], axis=1)", "[2 4]")
 reduce_min = _function("reduce_min", r.REDUCE_MIN, "tf.reduce_min([[1, 2], [3, 4]], axis=1)", "[1 3]")
 reduce_prod = _function("reduce_prod", r.REDUCE_PROD, "tf.reduce_prod([[1, 2], [3, 4]], axis=0)", "[3 8]")
-reduce_all = _function("reduce_all", r.REDUCE_ALL, "tf.reduce_all([[True, False], [True, True]], axis=1)", "[False  True]")
-reduce_any = _function("reduce_any", r.REDUCE_ANY, "tf.reduce_any([[True, False], [False, False]], axis=1)", "[ True False]")
+reduce_all = _function(
+    "reduce_all", r.REDUCE_ALL, "tf.reduce_all([[True, False], [True, True]], axis=1)", "[False  True]"
+)
+reduce_any = _function(
+    "reduce_any", r.REDUCE_ANY, "tf.reduce_any([[True, False], [False, False]], axis=1)", "[ True False]"
+)
 reduce_logsumexp = _function("reduce_logsumexp", r.REDUCE_LOGSUMEXP, "tf.reduce_logsumexp([0.0, 0.0])", "0.6931472")
 reduce_euclidean_norm = _function(
     "reduce_euclidean_norm", r.REDUCE_EUCLIDEAN_NORM, "tf.math.reduce_euclidean_norm([3.0, 4.0])", "5.0"
@@ -108,7 +112,9 @@ def reduce_std(input_tensor: Any, axis: Any = None, keepdims: bool = False, name
     return spread / (math.sqrt(count) if count else float("nan"))
 
 
-def norm(tensor: Any, ord: Any = "euclidean", axis: Any = None, keepdims: bool = False, name: str | None = None) -> Tensor:
+def norm(
+    tensor: Any, ord: Any = "euclidean", axis: Any = None, keepdims: bool = False, name: str | None = None
+) -> Tensor:
     """A norm of vectors (`axis` None or one axis), or the Frobenius norm of matrices (two axes).
 
     Args:
@@ -227,7 +233,9 @@ def global_norm(t_list: Any, name: str | None = None) -> Tensor:
     return sqrt(total)
 
 
-def clip_by_global_norm(t_list: Any, clip_norm: Any, use_norm: Any = None, name: str | None = None) -> tuple[list[Any], Tensor]:
+def clip_by_global_norm(
+    t_list: Any, clip_norm: Any, use_norm: Any = None, name: str | None = None
+) -> tuple[list[Any], Tensor]:
     """A list of tensors scaled down so that their global norm is at most `clip_norm`, and that norm.
 
     >>> import gradtape as tf
@@ -239,5 +247,3 @@ def clip_by_global_norm(t_list: Any, clip_norm: Any, use_norm: Any = None, name:
     limit = operand(clip_norm, size._aval.dtype)
     scale = limit / where(size > limit, size, limit)
     return [None if t is None else convert(t) * scale for t in t_list], size
-
-

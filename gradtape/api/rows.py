@@ -110,7 +110,9 @@ def bias_add(value: Any, bias: Any, data_format: str | None = None, name: str | 
     return x + reshape(b, (b._aval.dims[0], *(1,) * (x.ndim - 1 - axis)))
 
 
-def moments(x: Any, axes: Any, shift: Any = None, keepdims: bool = False, name: str | None = None) -> tuple[Tensor, Tensor]:
+def moments(
+    x: Any, axes: Any, shift: Any = None, keepdims: bool = False, name: str | None = None
+) -> tuple[Tensor, Tensor]:
     """Mean and variance over axes; half types are computed in float32.
 
     >>> import gradtape as tf

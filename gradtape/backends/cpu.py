@@ -72,21 +72,20 @@ def _pointwise(step: Step) -> Kernel:
         return functools.partial(op.array, np, **step.params)
     if op.formula is not None:
         return compile_formula(op.name, op.operands, op.formula, lower)
-    return OPERATORS.get(op.ufunc or "") or getattr(np, op.ufunc or "")  # type: ignore[no-any-return]
+    return OPERATORS.get(op.ufunc or "") or getattr(np, op.ufunc or "")
 
 
 def _reduction(step: Step) -> Kernel:
     op, axes, keepdims = step.op, step.params["axes"], step.params["keepdims"]
     if not isinstance(op, Reduction):
         raise TypeError(op)
-    if op.value == "mean":
-        return _in_float32(lambda x, dtype: _mean(x, axes, keepdims, dtype))
     if isinstance(op.value, str):
-        ufunc = REDUCE[op.value]
+        ufunc: Any = REDUCE[op.value]
         if not op.accumulate:
             return lambda x: ufunc.reduce(x, axis=axes, keepdims=keepdims)
         return _in_float32(lambda x, dtype: ufunc.reduce(x, axis=axes, keepdims=keepdims, dtype=dtype))
-    return functools.partial(op.value, np, axis=axes, keepdims=keepdims)
+    value = functools.partial(op.value, np, axis=axes, keepdims=keepdims)
+    return _in_float32(lambda x, dtype: value(x)) if op.accumulate else value
 
 
 def _in_float32(reduce: Callable[[Any, Any], Any]) -> Kernel:
@@ -101,14 +100,6 @@ def _in_float32(reduce: Callable[[Any, Any], Any]) -> Kernel:
     return run
 
 
-def _mean(x: Any, axes: tuple[int, ...], keepdims: bool, dtype: Any) -> Any:
-    count = 1
-    for k in axes:
-        count *= x.shape[k]
-    total = np.add.reduce(x, axis=axes, keepdims=keepdims, dtype=dtype)
-    return total / np.asarray(count).astype(total.dtype)[()]
-
-
 def _contraction(step: Step) -> Kernel:
     return compile_contraction(step.params["subscripts"])
 
@@ -117,7 +108,8 @@ def _with_module(step: Step) -> Kernel:
     op = step.op
     if not isinstance(op, Structural | Opaque):
         raise TypeError(op)
-    return functools.partial(op.value, np, **step.params)
+    value = functools.partial(op.value, np, **step.params)
+    return _widened(value) if isinstance(op, Opaque) and op.accumulate else value
 
 
 def _composite(step: Step) -> Kernel:
@@ -134,7 +126,7 @@ def _composite(step: Step) -> Kernel:
         results = program(*arrays)
         return results[0] if len(results) == 1 else results
 
-    return run
+    return _widened(run)
 
 
 def _call(step: Step) -> Kernel:

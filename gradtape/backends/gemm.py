@@ -1,4 +1,4 @@
-"""Contractions as NumPy products: matmul on views wherever the letters allow, so that BLAS sees no copy. Floor: backends."""
+"""Contractions as NumPy products: matmul on views where letters allow, so that BLAS sees no copy. Floor: backends."""
 
 from __future__ import annotations
 

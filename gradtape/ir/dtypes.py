@@ -164,7 +164,14 @@ ALL = (
 FLOATING = (float16, bfloat16, float32, float64)
 _BY_NUMPY = {d.numpy_dtype: d for d in ALL}
 _BY_NAME = {d.name: d for d in ALL} | {"half": float16, "float": float32, "double": float64}
-_BY_PYTHON: dict[Any, DType] = {float: float32, int: int32, bool: bool_, complex: complex128, str: string, bytes: string}
+_BY_PYTHON: dict[Any, DType] = {
+    float: float32,
+    int: int32,
+    bool: bool_,
+    complex: complex128,
+    str: string,
+    bytes: string,
+}
 
 
 def of_numpy(dtype: np.dtype[Any]) -> DType:

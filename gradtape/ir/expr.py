@@ -92,10 +92,11 @@ class _Functions:
 fn = _Functions()
 
 
-def trace(formula: Callable[..., Any]) -> Expr:
-    """The expression that a lambda over symbols writes down; its parameter names are the symbols."""
+def trace(formula: Callable[..., Any], **known: float) -> Expr:
+    """The expression that a lambda over symbols writes down; its parameter names are the symbols, unless
+    their numbers are known."""
     names = inspect.signature(formula).parameters
-    result = formula(*[symbol(n) for n in names])
+    result = formula(*[known[n] if n in known else symbol(n) for n in names])
     return result if isinstance(result, Expr) else number(result)
 
 

@@ -69,19 +69,22 @@ POW = _binary(
 )
 
 
-def _log_or_zero(xp: Any, x: Any) -> Any:
-    inside = x != 0 if x.dtype.kind == "c" else x > 0
-    return xp.where(inside, xp.log(xp.where(inside, x, xp.ones_like(x))), xp.zeros_like(x))
-
-
+HAS_LOG = Pointwise(
+    "has_log",
+    None,
+    [None],
+    array=lambda xp, x: x != 0 if x.dtype.kind == "c" else x > 0,
+    accepts="fc",
+    result="bool",
+    doc="Where x has a logarithm of its own dtype: x > 0 of real numbers, x != 0 of complex ones.",
+)
 LOG_OR_ZERO = Pointwise(
     "log_or_zero",
-    None,
-    [lambda x: fn.select(x > 0, 1 / x, 0)],
-    array=_log_or_zero,
+    lambda x: fn.select(fn.has_log(x), fn.log(fn.select(fn.has_log(x), x, 1)), 0),
+    [lambda x: fn.select(fn.has_log(x), 1 / x, 0)],
     accepts="fc",
     domain=[POSITIVE],
-    doc="log(x), and 0 where the logarithm of a base does not exist (x <= 0).",
+    doc="log(x), and 0 where there is none (see `has_log`).",
 )
 SQUARE = Pointwise("square", "square", [lambda x: 2 * x], accepts=NUMERIC, doc="x * x, elementwise.")
 RECIPROCAL = Pointwise(

@@ -13,7 +13,9 @@ UNIT = (-0.9, 0.9)
 FC = "fc"
 
 
-def _unary(name: str, value: Any, partial: Any, doc: str, domain: tuple[float, float] = (-2.0, 2.0), **options: Any) -> Pointwise:
+def _unary(
+    name: str, value: Any, partial: Any, doc: str, domain: tuple[float, float] = (-2.0, 2.0), **options: Any
+) -> Pointwise:
     return Pointwise(name, value, [partial], domain=[domain], doc=doc, **options)
 
 
@@ -21,12 +23,8 @@ EXP = _unary("exp", "exp", lambda out: out, "e to the power x.", accepts=FC)
 EXPM1 = _unary("expm1", "expm1", lambda out: out + 1, "exp(x) - 1, exact near 0.", accepts=FC)
 LOG = _unary("log", "log", lambda x: 1 / x, "The natural logarithm.", POSITIVE, accepts=FC)
 LOG1P = _unary("log1p", "log1p", lambda x: 1 / (x + 1), "log(1 + x), exact near 0.", POSITIVE, accepts=FC)
-SQRT = _unary(
-    "sqrt", "sqrt", lambda out: 0.5 / out, "The square root.", POSITIVE, accepts=FC, linear_at_zero=True
-)
-RSQRT = _unary(
-    "rsqrt", lambda x: 1 / fn.sqrt(x), lambda x, out: -0.5 * out / x, "1 / sqrt(x).", POSITIVE, accepts=FC
-)
+SQRT = _unary("sqrt", "sqrt", lambda out: 0.5 / out, "The square root.", POSITIVE, accepts=FC, linear_at_zero=True)
+RSQRT = _unary("rsqrt", lambda x: 1 / fn.sqrt(x), lambda x, out: -0.5 * out / x, "1 / sqrt(x).", POSITIVE, accepts=FC)
 SIN = _unary("sin", "sin", lambda x: fn.cos(x), "The sine.", accepts=FC)
 COS = _unary("cos", "cos", lambda x: -fn.sin(x), "The cosine.", accepts=FC)
 TAN = _unary("tan", "tan", lambda out: 1 + out * out, "The tangent.", (-1.2, 1.2), accepts=FC)
@@ -66,9 +64,7 @@ SOFTPLUS = _unary(
 LOG_SIGMOID = _unary(
     "log_sigmoid", lambda x: -fn.softplus(-x), lambda x: fn.sigmoid(-x), "log(sigmoid(x)), without overflow."
 )
-SOFTSIGN = _unary(
-    "softsign", lambda x: x / (1 + fn.abs(x)), lambda x: 1 / fn.square(1 + fn.abs(x)), "x / (1 + |x|)."
-)
+SOFTSIGN = _unary("softsign", lambda x: x / (1 + fn.abs(x)), lambda x: 1 / fn.square(1 + fn.abs(x)), "x / (1 + |x|).")
 STEP = _unary(
     "step",
     None,

@@ -65,9 +65,7 @@ GATHER = Opaque(
     signature="(n),(k)->(k)",
     samples=_SAMPLES,
     errors=[
-        BadSample(
-            (((3,), "float32"), ((2,), "float32")), InvalidArgumentError, "integer", {"axis": 0, "batch_dims": 0}
-        )
+        BadSample((((3,), "float32"), ((2,), "float32")), InvalidArgumentError, "integer", {"axis": 0, "batch_dims": 0})
     ],
     doc="The slices of x at integer positions along an axis.",
 )
@@ -84,7 +82,14 @@ def _scatter_add(xp: Any, g: Any, indices: Any, shape: Any, axis: int, batch_dim
     place = []
     for k in range(len(shape)):
         if k == axis:
-            place.append(indices.reshape(indices.shape[:batch_dims] + (1,) * (axis - batch_dims) + indices.shape[batch_dims:] + (1,) * (len(shape) - axis - 1)))
+            place.append(
+                indices.reshape(
+                    indices.shape[:batch_dims]
+                    + (1,) * (axis - batch_dims)
+                    + indices.shape[batch_dims:]
+                    + (1,) * (len(shape) - axis - 1)
+                )
+            )
         else:
             at = k if k < axis else k - 1 + inner
             place.append(np.arange(shape[k]).reshape((-1,) + (1,) * (g.ndim - 1 - at)))
@@ -103,6 +108,7 @@ SCATTER_ADD = Opaque(
     infer=_scatter_infer,
     vjp=_scatter_vjp,
     signature="(k),(k)->(n)",
+    accumulate=True,
     samples=[
         Sample((Spec((4, 2)), Spec((4,), (0, 3), "int")), {"shape": (3, 2), "axis": 0, "batch_dims": 0}),
         Sample((Spec((2, 2, 2, 2)), Spec((2, 2), (0, 3), "int")), {"shape": (2, 3, 2), "axis": 1, "batch_dims": 0}),

@@ -173,7 +173,9 @@ UNSLICE = Structural(
     transpose=_unslice_transpose,
     indices=1,
     view=False,
-    samples=[Sample((Spec((2, 2, 2)), Spec((2,), (1, 2), "int")), {"axes": (0, 2), "sizes": (3, 4), "strides": (1, -1)})],
+    samples=[
+        Sample((Spec((2, 2, 2)), Spec((2,), (1, 2), "int")), {"axes": (0, 2), "sizes": (3, 4), "strides": (1, -1)})
+    ],
     doc="Zeros of the full size with the operand at a slice: the transpose of `slice`.",
 )
 
@@ -203,7 +205,10 @@ PAD = Structural(
     shape=_pad_shape,
     transpose=_pad_transpose,
     view=False,
-    samples=[Sample((Spec((2, 3)),), {"low": (1, 0), "high": (0, 2)}), Sample((Spec((0,)),), {"low": (1,), "high": (1,)})],
+    samples=[
+        Sample((Spec((2, 3)),), {"low": (1, 0), "high": (0, 2)}),
+        Sample((Spec((0,)),), {"low": (1,), "high": (1,)}),
+    ],
     doc="Zeros added before and after along each axis.",
 )
 

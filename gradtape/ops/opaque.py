@@ -18,6 +18,7 @@ class Opaque(Op):
       value: (array module, *arrays, **params) to the result, or to a tuple of results.
       infer: (*avals, **params) to the avals of the results.
       vjp: (node, *cotangents) to the cotangents of the operands; None: no gradient flows.
+      accumulate: sums are carried in float32 for half types.
       signature: gufunc core axes, such as `"(n,n)->(n,n)"`; axes before them are loops.
     """
 
@@ -31,12 +32,14 @@ class Opaque(Op):
         infer: Callable[..., Sequence[Aval]],
         vjp: Callable[..., Sequence[Value | None]] | None,
         signature: str,
+        accumulate: bool = False,
         samples: Iterable[Sample],
         errors: Iterable[BadSample] = (),
         doc: str = "",
         notes: str = "",
     ) -> None:
         self.value, self.rule_infer, self.rule, self.signature = value, infer, vjp, signature
+        self.accumulate = accumulate
         super().__init__(name, doc=doc, samples=samples, errors=errors, notes=notes)
 
     def infer(self, avals: tuple[Aval, ...], **params: Any) -> tuple[Aval, ...]:

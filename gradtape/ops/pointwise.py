@@ -1,6 +1,6 @@
 """Pointwise ops: a scalar function of broadcast operands; its partials are the only other fact. Floor: ops.
 
-    vjp:  x̄ᵢ = unbroadcast( c · conj(∂f/∂xᵢ) )    where ∂f/∂xᵢ is an expression in the operands and `out`"""
+vjp:  x̄ᵢ = unbroadcast( c · conj(∂f/∂xᵢ) )    where ∂f/∂xᵢ is an expression in the operands and `out`"""
 
 from __future__ import annotations
 
@@ -143,7 +143,14 @@ class Pointwise(Op):
 
 
 def _kinds(letters: str) -> str:
-    words = {"f": "floating", "c": "complex", "i": "signed integer", "u": "unsigned integer", "b": "bool", "s": "string"}
+    words = {
+        "f": "floating",
+        "c": "complex",
+        "i": "signed integer",
+        "u": "unsigned integer",
+        "b": "bool",
+        "s": "string",
+    }
     return ", ".join(words[k] for k in letters)
 
 
@@ -171,7 +178,9 @@ def unbroadcast(v: Value, shape: tuple[int, ...]) -> Value:
     kept = tuple(n for k, n in enumerate(have) if k not in axes)
     if kept == shape:
         return v
-    if len(kept) <= len(shape) and all(m == n or n == 1 for m, n in zip(shape[len(shape) - len(kept) :], kept, strict=True)):
+    if len(kept) <= len(shape) and all(
+        m == n or n == 1 for m, n in zip(shape[len(shape) - len(kept) :], kept, strict=True)
+    ):
         want = broadcast_axes(kept, shape)
         if want and any(shape[k] != 1 for k in want):
             return emit("broadcast_to", v, shape=shape)

@@ -52,6 +52,9 @@ RANDOM_BITS = Opaque(
     infer=_infer,
     vjp=None,
     signature="(s)->(n)",
-    samples=[Sample((Spec((2,), (0, 100), "uint64"),), {"shape": (3, 5)}), Sample((Spec((2,), (0, 9), "uint64"),), {"shape": (0,)})],
+    samples=[
+        Sample((Spec((2,), (0, 100), "uint64"),), {"shape": (3, 5)}),
+        Sample((Spec((2,), (0, 9), "uint64"),), {"shape": (0,)}),
+    ],
     doc="Uniform words of 32 bits, from a key and a counter.",
 )

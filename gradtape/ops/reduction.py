@@ -1,6 +1,6 @@
 """Reductions: a monoid over some axes, and one partial. Floor: ops.
 
-    vjp:  x̄ = broadcast(c) · ∂/∂x    where the partial is an expression in x, `out` (with its axes kept) and n"""
+vjp:  x̄ = broadcast(c) · ∂/∂x    where the partial is an expression in x, `out` (with its axes kept) and n"""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gradtape.ir.aval import Aval, aval
 from gradtape.ir.expr import mentions, trace
 from gradtape.ir.graph import Node, Value
 from gradtape.ir.shapes import Dims, size_of
-from gradtape.ops.op import Op, Rule, constant, emit
+from gradtape.ops.op import Op, Rule, emit
 from gradtape.ops.pointwise import NUMERIC, _kinds, instantiate
 from gradtape.ops.samples import BadSample, Sample, Spec
 
@@ -46,6 +46,7 @@ class Reduction(Op):
         notes: str = "",
     ) -> None:
         self.value = value
+        self.formula: Callable[..., Any] = partial or (lambda: 0)
         self.partial = None if partial is None else trace(partial)
         self.accepts, self.accumulate, self.identity, self.rule = accepts, accumulate, identity, vjp
         drawn = tuple(samples) or tuple(_samples(domain))
@@ -72,10 +73,10 @@ class Reduction(Op):
         if self.partial is None:
             return [None]
         n = size_of(x.aval.dims[k] for k in axes)
-        names = {"x": x, "n": constant(n, x.aval.dtype)}
+        names = {"x": x}
         if "out" in mentions(self.partial):
             names["out"] = reshaped(node.outputs[0], kept)
-        p = instantiate(self.partial, names, g.aval.dtype)
+        p = instantiate(trace(self.formula, n=n), names, g.aval.dtype)
         if p.aval.dtype.is_complex and "x" in mentions(self.partial):
             p = emit("conj", p)
         grad = emit("multiply", g, p)

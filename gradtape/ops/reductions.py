@@ -23,8 +23,15 @@ _STRING = (
 )
 
 REDUCE_SUM = Reduction("reduce_sum", "sum", lambda: 1, accumulate=True, errors=_STRING, doc="The sum over axes.")
+
+
+def _mean(xp: Any, x: Any, axis: tuple[int, ...], keepdims: bool) -> Any:
+    total = xp.add.reduce(x, axis=axis, keepdims=keepdims)
+    return total / xp.asarray(size_of(x.shape[k] for k in axis)).astype(total.dtype)[()]
+
+
 REDUCE_MEAN = Reduction(
-    "reduce_mean", "mean", lambda n: 1 / n, accumulate=True, accepts="fc", errors=_STRING, doc="The mean over axes."
+    "reduce_mean", _mean, lambda n: 1 / n, accumulate=True, accepts="fc", errors=_STRING, doc="The mean over axes."
 )
 
 
@@ -142,6 +149,8 @@ REDUCE_LOGSUMEXP = Reduction(
     _logsumexp,
     lambda x, out: fn.select(fn.equal(out, float("-inf")), 0, fn.exp(x - out)),
     accepts="f",
+    accumulate=True,
+    accumulate=True,
     errors=_STRING,
     doc="log(sum(exp(x))) over axes, without overflow.",
     notes="Elements of -inf get weight 0; where all are -inf the gradient is 0.",
@@ -191,7 +200,10 @@ def _position(name: str) -> Opaque:
         infer=lambda x, axis, dtype: _without(x, axis, dtype),
         vjp=None,
         signature="(n)->()",
-        samples=[Sample((Spec((2, 3)),), {"axis": 1, "dtype": int64}), Sample((Spec((4,)),), {"axis": 0, "dtype": int64})],
+        samples=[
+            Sample((Spec((2, 3)),), {"axis": 1, "dtype": int64}),
+            Sample((Spec((4,)),), {"axis": 0, "dtype": int64}),
+        ],
         errors=[BadSample((((0,), "float32"),), InvalidArgumentError, "at least one", {"axis": 0, "dtype": int64})],
         doc=f"The index of the {'largest' if name == 'argmax' else 'smallest'} element; of equal ones the first.",
     )
@@ -229,6 +241,7 @@ CUMSUM = Opaque(
     infer=_same,
     vjp=_cumsum_vjp,
     signature="(n)->(n)",
+    accumulate=True,
     samples=[
         Sample((Spec((2, 3)),), {"axis": 1, "exclusive": False, "reverse": False}),
         Sample((Spec((3, 2)),), {"axis": 0, "exclusive": True, "reverse": True}),

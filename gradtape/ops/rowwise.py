@@ -177,4 +177,3 @@ SPARSE_CROSS_ENTROPY = Composite(
     ],
     doc="logsumexp(logits) - logits[label] along the last axis.",
 )
-

@@ -100,10 +100,12 @@ def _spell_matmul(
     return shape_a, shape_b, CONTRACT.bind(subscripts=f"{left},{right}->{covered}ac")
 
 
-def _batch_letters(dims: tuple[int, ...], batch: tuple[int | None, ...], lead: str) -> tuple[str, tuple[int, ...] | None]:
+def _batch_letters(
+    dims: tuple[int, ...], batch: tuple[int | None, ...], lead: str
+) -> tuple[str, tuple[int, ...] | None]:
     """The letters of an operand's batch axes and the shape without those of size 1 (None: nothing to drop)."""
     offset = len(batch) - (len(dims) - 2)
-    kept = [k for k, n in enumerate(dims[:-2]) if not (n == 1)]
+    kept = [k for k, n in enumerate(dims[:-2]) if n != 1]
     letters = "".join(lead[offset + k] for k in kept)
     if len(kept) == len(dims) - 2:
         return letters, None
@@ -207,5 +209,7 @@ def _dot_axes(a: Tensor, b: Tensor, axes: Any) -> tuple[list[int], list[int]]:
         raise ValueError(f"`tensordot` wants as many axes of `a` as of `b`, got {first} and {second}.")
     for x, picked in ((a, first), (b, second)):
         if any(not -x.ndim <= k < x.ndim for k in picked):
-            raise ValueError(f"`tensordot` axes {picked} do not exist in a tensor of shape {shape_text(x._aval.shape)}.")
+            raise ValueError(
+                f"`tensordot` axes {picked} do not exist in a tensor of shape {shape_text(x._aval.shape)}."
+            )
     return [k % a.ndim for k in first], [k % b.ndim for k in second]

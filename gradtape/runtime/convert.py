@@ -58,7 +58,12 @@ def _scalar(value: Any, dtype: DType | None) -> Tensor:
     if wanted is string:
         return wrap(_bytes_array(value), aval((), string))
     try:
-        return wrap(np.asarray(value).astype(wanted.numpy_dtype)[()] if wanted.kind not in "iu" else wanted.as_numpy_dtype(value), aval((), wanted))
+        return wrap(
+            np.asarray(value).astype(wanted.numpy_dtype)[()]
+            if wanted.kind not in "iu"
+            else wanted.as_numpy_dtype(value),
+            aval((), wanted),
+        )
     except OverflowError:
         raise ValueError(f"Cannot convert {value!r} to a tensor of dtype {wanted.name}: it is out of range.") from None
 

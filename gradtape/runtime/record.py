@@ -26,7 +26,21 @@ WATCH = IDENTITY.bind(source=True)  # a source: keyed by its aval
 class TrieNode:
     """One record at the end of a path of records."""
 
-    __slots__ = ("absent", "children", "count", "fresh", "keep_in", "keep_out", "key", "made", "operands", "parent", "plans", "results", "saved")
+    __slots__ = (
+        "absent",
+        "children",
+        "count",
+        "fresh",
+        "keep_in",
+        "keep_out",
+        "key",
+        "made",
+        "operands",
+        "parent",
+        "plans",
+        "results",
+        "saved",
+    )
 
     def __init__(self, parent: TrieNode | None, key: tuple[Any, ...]) -> None:
         self.parent, self.key = parent, key  # the step, then per operand its slot, or its aval where it is new
@@ -37,7 +51,7 @@ class TrieNode:
         self.made: tuple[tuple[int, int], ...] = ()  # (result, slot)
         self.keep_in: tuple[int, ...] = ()
         self.keep_out: tuple[int, ...] = ()
-        self.count = parent.count if parent else 0  # slots given so far
+        self.count: int = parent.count if parent else 0  # slots given so far
         self.saved = 0  # residuals kept before this record
         self.plans: dict[Any, Any] = {}
         self.absent: dict[Any, Any] = {}  # which answers of custom rules were None the last time
@@ -217,7 +231,6 @@ class Path:
         kept = [*(inputs[i] for i in record.keep_in), *(node.outputs[j] for j in record.keep_out)]
         for k, v in enumerate(kept):
             self.kept.setdefault(id(v), record.saved + k)
-
 
     def everything(self) -> list[Value]:
         """All values of the recorded program, those included that have no slot (masks among residuals)."""

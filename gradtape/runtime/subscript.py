@@ -104,6 +104,6 @@ def _integer(part: Any) -> int:
         return int(part.__index__())
     except (AttributeError, TypeError):
         raise TypeError(
-            "Only integers, slices (`:`), ellipsis (`...`), tf.newaxis (`None`) and scalar tf.int32/tf.int64 tensors are "
-            f"valid indices, got {part!r}. To pick several positions use `tf.gather(x, indices)`."
+            "Only integers, slices (`:`), ellipsis (`...`), tf.newaxis (`None`) and scalar tf.int32/tf.int64 tensors "
+            f"are valid indices, got {part!r}. To pick several positions use `tf.gather(x, indices)`."
         ) from None

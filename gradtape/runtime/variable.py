@@ -15,7 +15,7 @@ from gradtape.ir.shapes import TensorShape, shape_text
 from gradtape.runtime import convert as conversion
 from gradtape.runtime.convert import convert
 from gradtape.runtime.state import STATE, new_id
-from gradtape.runtime.tensor import Reference, Tensor, array_text, wrap
+from gradtape.runtime.tensor import Operators, Reference, Tensor, array_text, wrap
 
 _names = itertools.count()
 
@@ -24,7 +24,7 @@ _TENSOR_REFERENCES = 2
 _ARRAY_REFERENCES = 2
 
 
-class Variable:
+class Variable(Operators):
     """A tensor whose value can be changed.
 
     Args:
@@ -66,7 +66,9 @@ class Variable:
         value = initial_value() if callable(initial_value) else initial_value
         tensor = convert(value, conversion.as_optional_dtype(dtype))
         if shape is not None and not TensorShape(shape).is_compatible_with(tensor.shape):
-            raise ValueError(f"The initial value's shape {tensor.shape} is not compatible with shape {TensorShape(shape)}.")
+            raise ValueError(
+                f"The initial value's shape {tensor.shape} is not compatible with shape {TensorShape(shape)}."
+            )
         self._id = new_id()
         self._aval: Aval = tensor._aval
         self._trainable = bool(trainable)
@@ -139,7 +141,9 @@ class Variable:
 
     # ------------------------------------------------------------------ assigning
 
-    def assign(self, value: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True) -> Variable:
+    def assign(
+        self, value: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True
+    ) -> Variable:
         """Replace the value. No gradient flows through an assignment.
 
         Raises:
@@ -150,11 +154,15 @@ class Variable:
         self._snapshot = _copied(tensor)
         return self
 
-    def assign_add(self, delta: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True) -> Variable:
+    def assign_add(
+        self, delta: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True
+    ) -> Variable:
         """Add to the value, in place where nothing else needs the old one."""
         return self._update(np.add, delta)
 
-    def assign_sub(self, delta: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True) -> Variable:
+    def assign_sub(
+        self, delta: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True
+    ) -> Variable:
         """Subtract from the value, in place where nothing else needs the old one."""
         return self._update(np.subtract, delta)
 
