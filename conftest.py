@@ -7,6 +7,9 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
+# Prints the counts of tests/op_table, also where other processes run the tests.
+pytest_plugins = ["tests.op_table.tally"]
+
 # In CI the same examples every time: a red run must be red again when it is looked at.
 settings.register_profile("ci", derandomize=True, deadline=None)
 settings.register_profile("dev", deadline=None)

@@ -83,21 +83,28 @@ def _reduction(step: Step) -> Kernel:
         ufunc: Any = REDUCE[op.value]
         if not op.accumulate:
             return lambda x: ufunc.reduce(x, axis=axes, keepdims=keepdims)
-        return _in_float32(lambda x, dtype: ufunc.reduce(x, axis=axes, keepdims=keepdims, dtype=dtype))
+        return _widened(lambda x: ufunc.reduce(x, axis=axes, keepdims=keepdims, dtype=x.dtype))
     value = functools.partial(op.value, np, axis=axes, keepdims=keepdims)
-    return _in_float32(lambda x, dtype: value(x)) if op.accumulate else value
+    return _widened(value) if op.accumulate else value
 
 
-def _in_float32(reduce: Callable[[Any, Any], Any]) -> Kernel:
-    """Half types are carried in float32; all others keep their dtype (NumPy would widen small integers)."""
+def _widened(run: Kernel) -> Kernel:
+    """Half types are computed in float32, and the results rounded once at the end."""
 
-    def run(x: Any) -> Any:
-        dtype = x.dtype
-        if dtype in HALF:
-            return reduce(x.astype(np.float32), np.float32).astype(dtype)
-        return reduce(x, dtype)
+    def wide(*arrays: Any) -> Any:
+        half = next((a.dtype for a in arrays if a.dtype in HALF), None)
+        if half is None:
+            return run(*arrays)
+        results = run(*[a.astype(np.float32) if a.dtype in HALF else a for a in arrays])
+        if isinstance(results, tuple):
+            return tuple(_rounded(r, half) for r in results)
+        return _rounded(results, half)
 
-    return run
+    return wide
+
+
+def _rounded(array: Any, half: Any) -> Any:
+    return array.astype(half) if array.dtype == np.float32 else array
 
 
 def _contraction(step: Step) -> Kernel:

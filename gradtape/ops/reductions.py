@@ -150,7 +150,6 @@ REDUCE_LOGSUMEXP = Reduction(
     lambda x, out: fn.select(fn.equal(out, float("-inf")), 0, fn.exp(x - out)),
     accepts="f",
     accumulate=True,
-    accumulate=True,
     errors=_STRING,
     doc="log(sum(exp(x))) over axes, without overflow.",
     notes="Elements of -inf get weight 0; where all are -inf the gradient is 0.",
