@@ -11,7 +11,7 @@ from gradtape.ir.aval import Aval, aval
 from gradtape.ir.expr import mentions, trace
 from gradtape.ir.graph import Node, Value
 from gradtape.ir.shapes import Dims, size_of
-from gradtape.ops.op import Op, Rule, emit
+from gradtape.ops.op import Op, Rule, constant, emit
 from gradtape.ops.pointwise import NUMERIC, _kinds, instantiate
 from gradtape.ops.samples import BadSample, Sample, Spec
 
@@ -66,6 +66,8 @@ class Reduction(Op):
         if g is None or not wanted[0]:
             return [None]
         (x,), axes = node.inputs, node.step.params["axes"]
+        if x.aval.size == 0 and (self.partial or self.rule):  # nothing to pull back to; a partial may say 1 / 0
+            return [constant(0, x.aval.dtype, x.aval.dims)]
         kept = reduced(x.aval.dims, axes, True)
         g = g if _aligned(g.aval.dims, kept) else reshaped(g, kept)
         if self.rule:

@@ -1,0 +1,96 @@
+"""What opaque ops are, as Python loops over single elements. Nothing but its text says what such an op does, so each
+has a reference of its own; `random_bits` follows the published algorithm in Python's integers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+Places = tuple[int, ...]
+
+
+def _zeros(shape: Places) -> Any:
+    out = np.empty(shape, object)
+    out.fill(0)
+    return out
+
+
+def _gather(operands: Sequence[Any], shape: Places, axis: int, batch_dims: int) -> Any:
+    x, indices = operands
+    out = _zeros(shape)
+    for at in np.ndindex(*shape):
+        middle = indices.ndim - batch_dims
+        index = indices[at[:batch_dims] + at[axis : axis + middle]]
+        out[at] = x[(*at[:axis], index, *at[axis + middle :])]
+    return out
+
+
+def _scatter_add(operands: Sequence[Any], result: Places, shape: Places, axis: int, batch_dims: int) -> Any:
+    g, indices = operands
+    out = _zeros(result)
+    middle = indices.ndim - batch_dims
+    for at in np.ndindex(*g.shape):
+        index = indices[at[:batch_dims] + at[axis : axis + middle]]
+        place = (*at[:axis], index, *at[axis + middle :])
+        out[place] = out[place] + g[at]
+    return out
+
+
+def _first(better: Callable[[Any, Any], bool]) -> Callable[..., Any]:
+    def position(operands: Sequence[Any], shape: Places, axis: int, dtype: Any) -> Any:
+        (x,) = operands
+        out = _zeros(shape)
+        for at in np.ndindex(*shape):
+            row = list(x[(*at[:axis], slice(None), *at[axis:])])
+            out[at] = next(k for k, v in enumerate(row) if not any(better(w, v) for w in row))
+        return out
+
+    return position
+
+
+def _cumsum(operands: Sequence[Any], shape: Places, axis: int, exclusive: bool, reverse: bool) -> Any:
+    (x,) = operands
+    out = _zeros(shape)
+    for at in np.ndindex(*shape):
+        for k in range(shape[axis]):
+            before = k > at[axis] if reverse else k < at[axis]
+            if before or (k == at[axis] and not exclusive):
+                out[at] = out[at] + x[(*at[:axis], k, *at[axis + 1 :])]
+    return out
+
+
+def philox(counter: Sequence[int], key: Sequence[int]) -> list[int]:
+    """One block of Philox 4x32 with 10 rounds, from the paper's own description."""
+    c, k = list(counter), list(key)
+    for _ in range(10):
+        high0, low0 = divmod(0xD2511F53 * c[0], 2**32)
+        high1, low1 = divmod(0xCD9E8D57 * c[2], 2**32)
+        c = [high1 ^ c[1] ^ k[0], low1, high0 ^ c[3] ^ k[1], low0]
+        k = [(k[0] + 0x9E3779B9) % 2**32, (k[1] + 0xBB67AE85) % 2**32]
+    return c
+
+
+def _random_bits(operands: Sequence[Any], result: Places, shape: Places) -> Any:
+    key, counter = operands[0]
+    out = _zeros(result)
+    for number, at in enumerate(np.ndindex(*result)):
+        block, word = divmod(number, 4)
+        out[at] = philox([*_words(block), *_words(counter)], _words(key))[word]
+    return out
+
+
+def _words(n: int) -> list[int]:
+    """The low and the high 32 bits."""
+    return [n % 2**32, n // 2**32]
+
+
+OPAQUE: dict[str, Callable[..., Any]] = {
+    "argmax": _first(lambda a, b: a > b),
+    "argmin": _first(lambda a, b: a < b),
+    "cumsum": _cumsum,
+    "gather": _gather,
+    "random_bits": _random_bits,
+    "scatter_add": _scatter_add,
+}
