@@ -59,6 +59,15 @@ def _select_vjp(node: Node, g: Value) -> list[Value | None]:
     return [None, emit("select", condition, g, zero), emit("select", condition, zero, g)]
 
 
+def _select_masks(node: Node, mask: Value | None) -> list[Value | None]:
+    """Each branch only where it was taken."""
+    taken = node.inputs[0]
+    other = emit("logical_not", taken)
+    if mask is None:
+        return [None, taken, other]
+    return [None, emit("logical_and", mask, taken), emit("logical_and", mask, other)]
+
+
 def _where(xp: Any, condition: Any, x: Any, y: Any) -> Any:
     return xp.where(condition, x, y)
 
@@ -71,6 +80,7 @@ SELECT = Pointwise(
     accepts="fciubs",
     condition=True,
     vjp=_select_vjp,
+    masks=_select_masks,
     domain=((0.0, 1.0), (-2.0, 2.0), (-2.0, 2.0)),
     errors=[
         BadSample((((2,), "float32"),) * 3, InvalidArgumentError, "bool condition"),

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from gradtape.ir.aval import Aval, aval
 from gradtape.ir.dtypes import DType
@@ -15,6 +15,18 @@ from gradtape.ir.graph import Node, Value
 from gradtape.ops.samples import BadSample, Sample
 
 MAX_CACHED = 4096  # structures remembered per step before its cache starts anew
+
+
+class Cotangent(NamedTuple):
+    """A cotangent, and where it can be other than zero (None: anywhere).
+
+    A choice between two tensors (`select`) sends zeros into the branch that was not taken. There the partials
+    of that branch must not matter, though they may be infinite; so the mask travels along with the cotangent,
+    and kinds put it on their partials."""
+
+    value: Value
+    mask: Value | None = None
+
 
 Rule = Callable[..., Sequence["Value | None"]]
 
@@ -87,6 +99,11 @@ class Op:
     def vjp(self, node: Node, cotangents: list[Value | None], wanted: list[bool]) -> list[Value | None]:
         """The cotangents of the inputs, as graph values; None where no gradient flows."""
         raise TypeError(f"The kind of `{self.name}` does not say how cotangents are pulled back.")
+
+    def pull(self, node: Node, given: list[Cotangent | None], wanted: list[bool]) -> list[Cotangent | None]:
+        """`vjp` for masked cotangents. Kinds that know how to carry the mask on do; here it ends."""
+        pulled = self.vjp(node, [None if c is None else c.value for c in given], wanted)
+        return [None if v is None else Cotangent(v) for v in pulled]
 
     def invalid(self, text: str) -> InvalidArgumentError:
         """The error for operands that do not fit."""

@@ -12,7 +12,7 @@ from gradtape.ir.dtypes import DType, bool_
 from gradtape.ir.expr import Expr, trace
 from gradtape.ir.graph import Node, Value
 from gradtape.ir.shapes import Shape, broadcast, broadcast_axes, shape_text
-from gradtape.ops.op import Op, Rule, apply, constant, emit, lookup
+from gradtape.ops.op import Cotangent, Op, Rule, apply, constant, emit, lookup
 from gradtape.ops.samples import BadSample, Sample, Spec
 
 Partial = Callable[..., Any] | int | None
@@ -34,6 +34,7 @@ class Pointwise(Op):
       condition: the first operand is a bool mask and no number.
       neutral: per operand position, the number that leaves the other operand as it is, bit for bit.
       linear_at_zero: a zero cotangent gives zero, even where the partial is not finite.
+      masks: (node, mask of the cotangent) to the masks of the operands' cotangents, where they differ.
       domain: per operand, the interval in which sample values are drawn; `avoid`: kinks.
     """
 
@@ -53,6 +54,7 @@ class Pointwise(Op):
         linear_at_zero: bool = False,
         neutral: dict[int, float] | None = None,
         vjp: Rule | None = None,
+        masks: Callable[[Node, Value | None], Sequence[Value | None]] | None = None,
         domain: Sequence[tuple[float, float]] | None = None,
         avoid: tuple[float, ...] = (),
         samples: Iterable[Sample] = (),
@@ -67,6 +69,7 @@ class Pointwise(Op):
         self.partials = tuple(trace(p) if callable(p) else p for p in partials)
         self.accepts, self.result, self.condition = accepts, result, condition
         self.linear_at_zero, self.rule, self.neutral = linear_at_zero, vjp, neutral or {}
+        self.masks = masks
         self.domain = tuple(domain) if domain else ((-2.0, 2.0),) * len(self.operands)
         self.avoid = avoid
         drawn = tuple(samples) or tuple(self._samples())
@@ -120,26 +123,41 @@ class Pointwise(Op):
         return {"bool": bool_, "real": source.real_dtype, "same": source}[self.result]
 
     def vjp(self, node: Node, cotangents: list[Value | None], wanted: list[bool]) -> list[Value | None]:
-        (g,) = cotangents
-        if g is None:
+        pulled = self.pull(node, [None if g is None else Cotangent(g) for g in cotangents], wanted)
+        return [None if c is None else c.value for c in pulled]
+
+    def pull(self, node: Node, given: list[Cotangent | None], wanted: list[bool]) -> list[Cotangent | None]:
+        (c,) = given
+        if c is None:
             return [None] * len(node.inputs)
-        raw = self.rule(node, g) if self.rule else [self._pull(node, g, i) for i in range(len(node.inputs))]
+        raw = self.rule(node, c.value) if self.rule else [self._pulled(node, c, i) for i in range(len(node.inputs))]
+        masks = self.masks(node, c.mask) if self.masks else [c.mask] * len(node.inputs)
         return [
-            unbroadcast(v, x.aval.dims) if v is not None and w else None
-            for v, x, w in zip(raw, node.inputs, wanted, strict=True)
+            Cotangent(unbroadcast(v, x.aval.dims), unbroadcast_mask(m, node.outputs[0], x.aval.dims))
+            if v is not None and w
+            else None
+            for v, m, x, w in zip(raw, masks, node.inputs, wanted, strict=True)
         ]
 
-    def _pull(self, node: Node, g: Value, i: int) -> Value | None:
-        partial = self.partials[i]
+    def _pulled(self, node: Node, c: Cotangent, i: int) -> Value | None:
+        """One operand's cotangent: the given one times the partial."""
+        g, partial = c.value, self.partials[i]
         if partial is None:
             return None
         if isinstance(partial, int):
             return g if partial == 1 else emit("negative", g)
         names = dict(zip(self.operands, node.inputs, strict=True)) | {"out": node.outputs[0]}
-        p = instantiate(partial, names, g.aval.dtype)
+        p = masked(instantiate(partial, names, g.aval.dtype), c.mask)
         if p.aval.dtype.is_complex:
             p = emit("conj", p)
         return emit("multiply_no_nan" if self.linear_at_zero else "multiply", p, g)
+
+
+def masked(partial: Value, mask: Value | None) -> Value:
+    """A partial, with 0 where the cotangent is zero by a choice; numbers are finite and stay as they are."""
+    if mask is None or (partial.node is not None and partial.node.step.op.kind == "constant"):
+        return partial
+    return emit("select", mask, partial, constant(0, partial.aval.dtype))
 
 
 def _kinds(letters: str) -> str:
@@ -167,21 +185,21 @@ def instantiate(expr: Expr, names: dict[str, Value], dtype: DType) -> Value:
 
 
 def unbroadcast(v: Value, shape: tuple[int, ...]) -> Value:
-    """The transpose of broadcasting `shape` up to the shape of `v`: sums over the repeated axes; a value
-    smaller than `shape` (a cotangent that never met the operand) is broadcast up instead."""
+    """The transpose of broadcasting `shape` up to the shape of `v`: sums over the repeated axes."""
     have = v.aval.dims
-    if have == shape:
-        return v
-    axes = broadcast_axes(shape, have) if len(have) >= len(shape) else ()
+    axes = broadcast_axes(shape, have)
     if axes:
         v = emit("reduce_sum", v, axes=axes, keepdims=False)
-    kept = tuple(n for k, n in enumerate(have) if k not in axes)
-    if kept == shape:
-        return v
-    if len(kept) <= len(shape) and all(
-        m == n or n == 1 for m, n in zip(shape[len(shape) - len(kept) :], kept, strict=True)
-    ):
-        want = broadcast_axes(kept, shape)
-        if want and any(shape[k] != 1 for k in want):
-            return emit("broadcast_to", v, shape=shape)
-    return emit("reshape", v, shape=shape)
+    return v if v.aval.dims == shape else emit("reshape", v, shape=shape)
+
+
+def unbroadcast_mask(mask: Value | None, like: Value, shape: tuple[int, ...]) -> Value | None:
+    """Where a sum over the repeated axes can be other than zero: where any of its parts can."""
+    if mask is None or mask.aval.dims == shape:
+        return mask
+    if mask.aval.dims != like.aval.dims:
+        mask = emit("broadcast_to", mask, shape=like.aval.dims)
+    axes = broadcast_axes(shape, like.aval.dims)
+    if axes:
+        mask = emit("reduce_any", mask, axes=axes, keepdims=False)
+    return mask if mask.aval.dims == shape else emit("reshape", mask, shape=shape)

@@ -11,8 +11,8 @@ from gradtape.ir.aval import Aval, aval
 from gradtape.ir.expr import mentions, trace
 from gradtape.ir.graph import Node, Value
 from gradtape.ir.shapes import Dims, size_of
-from gradtape.ops.op import Op, Rule, constant, emit
-from gradtape.ops.pointwise import NUMERIC, _kinds, instantiate
+from gradtape.ops.op import Cotangent, Op, Rule, constant, emit
+from gradtape.ops.pointwise import NUMERIC, _kinds, instantiate, masked
 from gradtape.ops.samples import BadSample, Sample, Spec
 
 
@@ -62,27 +62,39 @@ class Reduction(Op):
         return (aval(shape, x.dtype),)
 
     def vjp(self, node: Node, cotangents: list[Value | None], wanted: list[bool]) -> list[Value | None]:
-        (g,) = cotangents
-        if g is None or not wanted[0]:
+        pulled = self.pull(node, [None if g is None else Cotangent(g) for g in cotangents], wanted)
+        return [None if c is None else c.value for c in pulled]
+
+    def pull(self, node: Node, given: list[Cotangent | None], wanted: list[bool]) -> list[Cotangent | None]:
+        (c,) = given
+        if c is None or not wanted[0] or (self.rule is None and self.partial is None):
             return [None]
+        (x,) = node.inputs
+        if x.aval.size == 0:  # nothing to pull back to, and a partial such as 1 / n has no value
+            return [Cotangent(constant(0, x.aval.dtype, x.aval.dims))]
+        kept = reduced(x.aval.dims, node.step.params["axes"], True)
+        g, mask = _spread(c.value, kept), None if c.mask is None else _spread(c.mask, kept)
+        grad = self.rule(node, g)[0] if self.rule else self._pulled(node, g, mask)
+        if grad is None:
+            return [None]
+        if mask is not None:
+            mask = emit("broadcast_to", mask, shape=x.aval.dims)
+        return [Cotangent(grad if grad.aval is x.aval else emit("broadcast_to", grad, shape=x.aval.dims), mask)]
+
+    def _pulled(self, node: Node, g: Value, mask: Value | None) -> Value:
+        """The cotangent times the partial, as small as broadcasting leaves it."""
         (x,), axes = node.inputs, node.step.params["axes"]
-        if x.aval.size == 0 and (self.partial or self.rule):  # nothing to pull back to; a partial may say 1 / 0
-            return [constant(0, x.aval.dtype, x.aval.dims)]
-        kept = reduced(x.aval.dims, axes, True)
-        g = g if _aligned(g.aval.dims, kept) else reshaped(g, kept)
-        if self.rule:
-            return [self.rule(node, g)[0]]
-        if self.partial is None:
-            return [None]
-        n = size_of(x.aval.dims[k] for k in axes)
-        names = {"x": x}
-        if "out" in mentions(self.partial):
-            names["out"] = reshaped(node.outputs[0], kept)
-        p = instantiate(trace(self.formula, n=n), names, g.aval.dtype)
-        if p.aval.dtype.is_complex and "x" in mentions(self.partial):
+        names = {"x": x, "out": reshaped(node.outputs[0], reduced(x.aval.dims, axes, True))}
+        formula = trace(self.formula, n=size_of(x.aval.dims[k] for k in axes))
+        p = masked(instantiate(formula, names, g.aval.dtype), mask)
+        if p.aval.dtype.is_complex and "x" in mentions(formula):
             p = emit("conj", p)
-        grad = emit("multiply", g, p)
-        return [grad if grad.aval is x.aval else emit("broadcast_to", grad, shape=x.aval.dims)]
+        return emit("multiply", g, p)
+
+
+def _spread(g: Value, kept: Dims) -> Value:
+    """A value per result so that it broadcasts over the elements that were reduced."""
+    return g if _aligned(g.aval.dims, kept) else reshaped(g, kept)
 
 
 def reshaped(v: Value, shape: Dims) -> Value:

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from gradtape.ir.aval import Aval, aval
+from gradtape.ir.dtypes import float32
 from gradtape.ir.graph import Node, Value
 from gradtape.ir.shapes import Shape
-from gradtape.ops.op import Op
+from gradtape.ops.op import Cotangent, Op, constant, emit
 from gradtape.ops.samples import BadSample, Sample
 
 
@@ -59,6 +60,22 @@ class Structural(Op):
             return (aval(self.shape(*[a.shape for a in avals], **params), dtype),)
         except ValueError as e:
             raise self.invalid(str(e)) from None
+
+    def pull(self, node: Node, given: list[Cotangent | None], wanted: list[bool]) -> list[Cotangent | None]:
+        """The mask moves as the cotangent does: as numbers, so that sums say where any part can be other than 0."""
+        (c,) = given
+        values = self.vjp(node, [None if c is None else c.value], wanted)
+        if c is None or c.mask is None:
+            return [None if v is None else Cotangent(v) for v in values]
+        mask = c.mask
+        if mask.aval.dims != node.outputs[0].aval.dims:
+            mask = emit("broadcast_to", mask, shape=node.outputs[0].aval.dims)
+        moved = self.vjp(node, [emit("cast", mask, dtype=float32)], wanted)
+        zero = constant(0, float32)
+        return [
+            None if v is None else Cotangent(v, None if m is None else emit("greater", m, zero))
+            for v, m in zip(values, moved, strict=True)
+        ]
 
     def vjp(self, node: Node, cotangents: list[Value | None], wanted: list[bool]) -> list[Value | None]:
         (g,) = cotangents

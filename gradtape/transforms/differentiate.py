@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from gradtape.ir.aval import Aval
 from gradtape.ir.graph import Graph, Node, Value, order
 from gradtape.ops.call import Call
-from gradtape.ops.op import CONSTANT, Constant, Step, apply, emit
+from gradtape.ops.op import CONSTANT, Constant, Cotangent, Step, apply, emit
 
 COUNTS: Counter[str] = Counter()  # how often graphs were differentiated; tests read that caches spare it
 
@@ -21,29 +21,47 @@ def pull_back(
     Results are graph values over the cotangents and over values of the given nodes: their residuals.
     None: no target depends on that source through differentiable values."""
     COUNTS["pull_back"] += 1
+    pulled = _pull_back(nodes, [(t, Cotangent(c)) for t, c in zip(targets, cotangents, strict=True)], sources)
+    return [None if c is None else c.value for c in pulled]
+
+
+def _pull_back(
+    nodes: Sequence[Node], given: Iterable[tuple[Value, Cotangent]], sources: Sequence[Value]
+) -> list[Cotangent | None]:
     active = dependent(nodes, sources)
-    held: dict[int, list[Value]] = {}
-    for v, c in zip(targets, cotangents, strict=True):
+    held: dict[int, list[Cotangent]] = {}
+    for v, c in given:
         held.setdefault(id(v), []).append(c)
     for node in reversed(nodes):
-        given = [_total(held, v) for v in node.outputs]
+        cotangents = [_total(held, v) for v in node.outputs]
         wanted = [id(v) in active for v in node.inputs]
-        if not any(wanted) or all(g is None for g in given):
+        if not any(wanted) or all(c is None for c in cotangents):
             continue
-        pulled = _pull(node, given, wanted)
-        for v, p, w in zip(node.inputs, pulled, wanted, strict=True):
+        for v, p, w in zip(node.inputs, _pull(node, cotangents, wanted), wanted, strict=True):
             if w and p is not None:
                 held.setdefault(id(v), []).append(p)
     return [_total(held, s) if id(s) in active else None for s in sources]
 
 
-def _pull(node: Node, cotangents: list[Value | None], wanted: list[bool]) -> list[Value | None]:
+def _total(held: dict[int, list[Cotangent]], v: Value) -> Cotangent | None:
+    """The sum of the cotangents that arrived at a value; it can be other than 0 where any of them can."""
+    parts = held.get(id(v))
+    if not parts:
+        return None
+    while len(parts) > 1:
+        a, b = parts[:2]
+        mask = None if a.mask is None or b.mask is None else emit("logical_or", a.mask, b.mask)
+        parts[:2] = [Cotangent(emit("add", a.value, b.value), mask)]
+    return parts[0]
+
+
+def _pull(node: Node, cotangents: list[Cotangent | None], wanted: list[bool]) -> list[Cotangent | None]:
     """The rule of a node: its op's, or for a call the one made from its graph."""
-    rule = _pull_call if isinstance(node.step.op, Call) else node.step.op.vjp
+    rule = _pull_call if isinstance(node.step.op, Call) else node.step.op.pull
     return rule(node, cotangents, wanted)
 
 
-def _pull_call(node: Node, cotangents: list[Value | None], wanted: list[bool]) -> list[Value | None]:
+def _pull_call(node: Node, cotangents: list[Cotangent | None], wanted: list[bool]) -> list[Cotangent | None]:
     """Through the nodes of the graph, whose values are the call's operands and results; those that are
     neither (nothing mentions them) have stand-ins."""
     graph: Graph = node.step.params["graph"]
@@ -58,8 +76,7 @@ def _pull_call(node: Node, cotangents: list[Value | None], wanted: list[bool]) -
         shadow.outputs = tuple(outer.setdefault(id(v), Value(v.aval)) for v in inner.outputs)
         shadows.append(shadow)
     given = [(outer[id(v)], c) for v, c in zip(graph.outputs, cotangents, strict=True) if c is not None]
-    sources = [v for v, w in zip(node.inputs, wanted, strict=True) if w]
-    pulled = iter(pull_back(shadows, [t for t, _ in given], [c for _, c in given], sources))
+    pulled = iter(_pull_back(shadows, given, [v for v, w in zip(node.inputs, wanted, strict=True) if w]))
     return [next(pulled) if w else None for w in wanted]
 
 
@@ -89,16 +106,6 @@ def dependent(nodes: Iterable[Node], sources: Iterable[Value]) -> set[int]:
     return active
 
 
-def _total(held: dict[int, list[Value]], v: Value) -> Value | None:
-    """The sum of the cotangents that arrived at a value."""
-    parts = held.get(id(v))
-    if not parts:
-        return None
-    while len(parts) > 1:
-        parts[:2] = [emit("add", parts[0], parts[1])]
-    return parts[0]
-
-
 def leaves(outputs: Iterable[Value], among: Iterable[Value]) -> list[Value]:
     """The values of `among` that `outputs` refer to, in the order of `among`."""
     candidates = list(among)
@@ -124,10 +131,10 @@ def residuals(step: Step, avals: tuple[Aval, ...], active: tuple[bool, ...]) -> 
 
 def _traced(step: Step, avals: tuple[Aval, ...], active: tuple[bool, ...]) -> Residuals | None:
     node = Node(step, tuple(Value(a) for a in avals), step.infer(avals))
-    seeds: list[Value | None] = [Value(v.aval) if v.aval.dtype.is_differentiable else None for v in node.outputs]
+    seeds = [Cotangent(Value(v.aval)) if v.aval.dtype.is_differentiable else None for v in node.outputs]
     if all(s is None for s in seeds):
         return None
-    pulled = [v for v in _pull(node, seeds, list(active)) if v is not None]
+    pulled = [c.value for c in _pull(node, seeds, list(active)) if c is not None]
     if not pulled:
         return None
     used = set(map(id, leaves(pulled, [*node.inputs, *node.outputs])))
