@@ -113,10 +113,19 @@ MINIMUM = _binary(
     doc="The smaller of x and y.",
     notes="Where they are equal, x receives the gradient.",
 )
+
+
+def _floordiv(xp: Any, x: Any, y: Any) -> Any:
+    """NumPy's own, except where x is infinite: so is the quotient, for which NumPy has NaN."""
+    floored = xp.floor_divide(x, y)
+    return floored if x.dtype.kind in "iu" else xp.where(xp.isinf(x), x / y, floored)
+
+
 FLOORDIV = _binary(
     "floordiv",
-    "floor_divide",
+    None,
     [None, None],
+    array=_floordiv,
     accepts=REAL_NUMBERS,
     domain=((-2.0, 2.0), POSITIVE),
     doc="floor(x / y).",
@@ -220,8 +229,10 @@ class Complex(Pointwise):
 
 
 def _complex(xp: Any, x: Any, y: Any) -> Any:
-    wide = xp.complex128 if x.dtype == xp.float64 else xp.complex64
-    return (x + xp.asarray(1j, wide) * y).astype(wide)
+    """Part by part: x + 1j * y would multiply an infinite y by the zero in 1j."""
+    out = xp.empty(xp.broadcast_shapes(x.shape, y.shape), xp.complex128 if x.dtype == xp.float64 else xp.complex64)
+    out.real, out.imag = x, y
+    return out[()]
 
 
 COMPLEX = Complex(

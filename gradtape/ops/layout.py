@@ -33,8 +33,8 @@ POSITIONS = Positions("positions", doc="A vector of positions known while the gr
 # ------------------------------------------------------------------ reshape, transpose, broadcast
 
 
-def _reshape_shape(x: Shape, shape: tuple[int | None, ...]) -> Shape:
-    if x is not None and None not in x and None not in shape:
+def _reshape_shape(x: Shape, shape: Shape) -> Shape:
+    if x is not None and shape is not None and None not in x and None not in shape:
         have, want = size_of(n for n in x if n is not None), size_of(n for n in shape if n is not None)
         if have != want:
             raise ValueError(

@@ -9,7 +9,7 @@ from typing import Any
 
 from gradtape.ir.aval import Aval, aval
 from gradtape.ir.dtypes import uint32, uint64
-from gradtape.ir.shapes import size_of
+from gradtape.ir.shapes import TensorShape, size_of
 from gradtape.ops.opaque import Opaque
 from gradtape.ops.samples import Sample, Spec
 
@@ -41,7 +41,7 @@ def _value(xp: Any, state: Any, shape: tuple[int, ...]) -> Any:
 
 
 def _infer(state: Aval, shape: tuple[int, ...]) -> list[Aval]:
-    if state.dtype is not uint64 or state.shape != (2,):
+    if state.dtype is not uint64 or not TensorShape(state.shape).is_compatible_with((2,)):
         raise ValueError(f"wants a key and a counter as a uint64 tensor of shape (2,), got {state!r}.")
     return [aval(shape, uint32)]
 

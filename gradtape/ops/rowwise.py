@@ -92,7 +92,7 @@ def _last(x: Value) -> int:
 
 def _per_row(v: Value) -> Value:
     """A value per row, with an axis of size 1 for its elements."""
-    return emit("reshape", v, shape=(*(v.aval.shape or ()), 1))
+    return emit("reshape", v, shape=None if v.aval.shape is None else (*v.aval.shape, 1))
 
 
 def _cross_entropy(labels: Value, logits: Value) -> Value:

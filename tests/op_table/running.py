@@ -99,9 +99,10 @@ def assert_near(got: Any, want: Any, about: object, tolerance: float) -> None:
     """Elements differ by no more than `tolerance`, relative to the largest of them (and to 1)."""
     got, want = np.asarray(got).astype(np.complex128), np.asarray(want).astype(np.complex128)
     assert got.shape == want.shape, f"{about}: got shape {got.shape}, want {want.shape}"
-    if want.size:
-        scale = max(1.0, float(np.max(np.abs(want))))
-        error = float(np.max(np.abs(got - want)))
+    differ = ~((got == want) | (np.isnan(got) & np.isnan(want)))
+    if np.any(differ):
+        scale = float(np.max(np.abs(want[np.isfinite(want)]), initial=1.0))
+        error = float(np.max(np.abs(got[differ] - want[differ])))
         assert error <= tolerance * scale, f"{about}: off by {error:.3g}\ngot  {got}\nwant {want}"
 
 

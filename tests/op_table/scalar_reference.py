@@ -55,6 +55,12 @@ def _pow(x: Any, y: Any) -> Any:
     return MP.power(x, y)
 
 
+def _atan2(x: Any, y: Any) -> Any:
+    if x == 0 and y <= 0:
+        return None  # 0 or ±π, by the signs of zeros, which mpmath's numbers do not have
+    return MP.atan2(x, y) if _is_finite(x) and _is_finite(y) else MP.mpf(math.atan2(float(x), float(y)))
+
+
 def _cast(x: Any, dtype: DType) -> Any:
     if dtype.is_bool:
         return x != 0
@@ -63,6 +69,13 @@ def _cast(x: Any, dtype: DType) -> Any:
     if dtype.is_integer:
         return int(x)
     return x if dtype.is_complex or not isinstance(x, bool) else int(x)
+
+
+def _floordiv(x: Any, y: Any) -> Any:
+    """Python's quotient, which is -1 for a number over an infinity of the other sign."""
+    if isinstance(x, int):
+        return x // y
+    return MP.mpf(float(x) // float(y)) if MP.isinf(y) and _is_finite(x) else MP.floor(_divide(x, y))
 
 
 def _floormod(x: Any, y: Any) -> Any:
@@ -92,13 +105,14 @@ def _is_finite(x: Any) -> bool:
 SPELLED: dict[str, Scalar] = {
     "abs": abs,
     "add": operator.add,
+    "atan2": _atan2,
     "cast": _cast,
     "complex": MP.mpc,
     "complex_abs": abs,
     "divide": _divide,
     "divide_no_nan": lambda x, y: 0 * y if y == 0 else x / y,
     "equal": operator.eq,
-    "floordiv": lambda x, y: x // y if isinstance(x, int) else MP.floor(_divide(x, y)),
+    "floordiv": _floordiv,
     "floormod": _floormod,
     "greater": operator.gt,
     "greater_equal": operator.ge,
@@ -141,15 +155,15 @@ def _gelu_tanh(x: Any) -> Any:
 
 
 DEFINED: dict[str, Scalar] = {
-    "elu": lambda x: MP.exp(x) - 1 if x <= 0 else x,
+    "elu": lambda x: MP.expm1(x) if x <= 0 else x,
     "gelu_tanh": _gelu_tanh,
     "leaky_relu": lambda x, alpha: alpha * x if x <= 0 else x,
     "log_sigmoid": lambda x: -MP.log(1 + MP.exp(-x)),
     "reciprocal": lambda x: _divide(MP.one, x),
     "relu": lambda x: _larger(x, MP.zero),
     "relu6": lambda x: _smaller(_larger(x, MP.zero), MP.mpf(6)),
-    "rsqrt": lambda x: _divide(MP.one, MP.sqrt(x)),
-    "selu": lambda x: _SELU_SCALE * (x if x > 0 else _SELU_ALPHA * (MP.exp(x) - 1)),
+    "rsqrt": lambda x: NAN if x == -INF else _divide(MP.one, MP.sqrt(x)),
+    "selu": lambda x: _SELU_SCALE * (x if x > 0 else _SELU_ALPHA * MP.expm1(x)),
     "sigmoid": lambda x: 1 / (1 + MP.exp(-x)),
     "silu": lambda x: x / (1 + MP.exp(-x)),
     "softplus": lambda x: MP.log(1 + MP.exp(x)),
