@@ -8,9 +8,8 @@
 6.0
 """
 
-from gradtape import keras
+from gradtape import keras, version
 from gradtape.api import autodiff, dtypes, errors, linalg, math, nn, random
-from gradtape.api import versions as version
 from gradtape.api.creation import (
     constant,
     convert_to_tensor,
