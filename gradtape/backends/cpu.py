@@ -150,7 +150,7 @@ def _constant(step: Step) -> Kernel:
 
 def _positions(step: Step) -> Kernel:
     value = np.array(step.params["value"], np.int64)
-    return lambda: value
+    return value.copy  # a program may write over what its nodes make
 
 
 RULES: dict[type, Callable[[Step], Kernel]] = {

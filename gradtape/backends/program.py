@@ -100,6 +100,7 @@ class _Memory:
         self.nodes = nodes
         self.root: dict[int, int] = {id(v): id(v) for v in graph.inputs}  # value -> the value that owns its memory
         self.foreign = {id(v) for v in graph.inputs}
+        self.shared: set[int] = set()  # results of one node that may share memory with each other
         self.last: dict[int, int] = {}  # owner -> the node that needs its memory last
         for at, node in enumerate(nodes):
             self._own(node)
@@ -109,12 +110,14 @@ class _Memory:
             self.last[self.root[id(v)]] = len(nodes)
 
     def _own(self, node: Node) -> None:
-        borrowed = [v for v in node.inputs if v.aval.shape != ()] if may_alias(node.step.op, node) else []
+        borrowed = _lenders(node) if may_alias(node.step.op, node) else []
         for v in node.outputs:
             owner = self.root[id(borrowed[0])] if borrowed else id(v)
             self.root[id(v)] = owner
             if len(borrowed) > 1:  # one of several: all of them must outlive the result
                 self.foreign.update(self.root[id(b)] for b in borrowed)
+        if len(node.outputs) > 1 and may_alias(node.step.op, node):  # perhaps with each other
+            self.shared.update(map(id, node.outputs))
 
     def target(self, at: int) -> Value | None:
         """An operand whose buffer the node may write its result to."""
@@ -124,7 +127,8 @@ class _Memory:
             return None
         for v in node.inputs:
             owner = self.root[id(v)]
-            if owner == id(v) and owner not in self.foreign and self.last[owner] == at and v.aval is result.aval:
+            mine = owner == id(v) and owner not in self.foreign and owner not in self.shared
+            if mine and self.last[owner] == at and v.aval is result.aval:
                 return v
         return None
 
@@ -135,6 +139,15 @@ class _Memory:
             for v in dict.fromkeys(self.nodes[at].inputs)
             if v.aval.nbytes >= LARGE and id(v) not in self.foreign and self.last[self.root[id(v)]] == at
         ]
+
+
+def _lenders(node: Node) -> list[Value]:
+    """The operands whose memory a result may be. Scalars count where elements only move: a repeated scalar is
+    one element, however large the result looks."""
+    op = node.step.op
+    if isinstance(op, Structural):
+        return list(node.inputs[: len(node.inputs) - op.indices])
+    return [v for v in node.inputs if v.aval.shape != ()]
 
 
 def may_alias(op: Any, node: Node) -> bool:

@@ -37,8 +37,17 @@ def node_by_node(graph: Graph, arrays: Sequence[Any]) -> list[Any]:
     values = {id(v): a for v, a in zip(graph.inputs, arrays, strict=True)}
     for node in graph.nodes:
         found = results_of(node.step, [values[id(v)] for v in node.inputs])
-        values.update((id(v), sealed(np.array(a))) for v, a in zip(node.outputs, found, strict=True))
+        values.update((id(v), _copied(a)) for v, a in zip(node.outputs, found, strict=True))
     return [values[id(v)] for v in graph.outputs]
+
+
+def _copied(a: Any) -> Any:
+    """A read-only copy in the same order. Scalars stay scalars and arrays without axes stay arrays: NumPy multiplies
+    complex ones by different code."""
+    if isinstance(a, np.ndarray):
+        a = np.array(a)
+        a.flags.writeable = False
+    return a
 
 
 def noise(avals: Sequence[Aval], seed: int) -> list[Any]:
