@@ -17,11 +17,12 @@ from gradtape.ir.shapes import broadcast, shape_text
 from gradtape.ops.arithmetic import CAST
 from gradtape.ops.layout import BROADCAST_TO, RESHAPE
 from gradtape.runtime.convert import convert
-from gradtape.runtime.dispatch import unary
+from gradtape.runtime.dispatch import execute, unary
 from gradtape.runtime.state import STATE
 from gradtape.runtime.tensor import Tensor, wrap
 from gradtape.runtime.variable import Variable
 from gradtape.tape import flatten, leaves_of
+from gradtape.transforms.differentiate import filled_step
 
 
 def custom_gradient(f: Callable[..., Any] | None = None) -> Any:
@@ -75,18 +76,24 @@ def _signature(f: Callable[..., Any]) -> inspect.Signature | None:
 def _positional(
     signature: inspect.Signature | None, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Keyword arguments in their places, so that the rule sees them as arguments."""
-    if signature is None or not kwargs:
+    """Keyword arguments with tensors in their places, so that the rule answers for them; others, as in
+    TensorFlow, are options that no gradient is due to."""
+    if not _with_tensors(kwargs):
         return args, kwargs
-    bound = signature.bind(*args, **kwargs)
-    bound.apply_defaults()
-    tensors = [k for k, v in bound.kwargs.items() if any(isinstance(t, Tensor | Variable) for t in leaves_of(v))]
-    if tensors:
+    if signature is not None:
+        bound = signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        args, kwargs = bound.args, bound.kwargs
+    if left := _with_tensors(kwargs):
         raise TypeError(
-            f"The keyword-only arguments {tensors} of a custom-gradient function are tensors, for which its rule "
+            f"The keyword-only arguments {left} of a custom-gradient function are tensors, for which its rule "
             "returns no gradient. Make them positional parameters."
         )
-    return bound.args, bound.kwargs
+    return args, kwargs
+
+
+def _with_tensors(kwargs: dict[str, Any]) -> list[str]:
+    return [k for k, v in kwargs.items() if any(isinstance(t, Tensor | Variable) for t in leaves_of(v))]
 
 
 def _call(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -160,7 +167,7 @@ class _Rule:
 
     def __call__(self, *cotangents: Tensor) -> Sequence[Tensor | None]:
         given = iter(cotangents)
-        ups = [next(given) if a.dtype.is_differentiable else None for a in self.results]
+        ups = [next(given) if a.dtype.is_differentiable else _nothing(a) for a in self.results]
         if self.variables:
             answer, of_variables = self._with_variables(ups)
         else:
@@ -197,6 +204,12 @@ class _Rule:
         if answer is None or isinstance(answer, Tensor | Variable):
             return [answer]
         return leaves_of(answer) if isinstance(answer, list | tuple | dict) else [answer]
+
+
+def _nothing(result: Aval) -> Tensor | None:
+    """The cotangent of a result that no gradient flows to: zeros, where its dtype has them."""
+    zeros: Tensor | None = None if result.dtype.kind == "s" else execute(filled_step(result, 0), ())
+    return zeros
 
 
 def _fitted(gradient: Any, due: Aval, name: str, place: int) -> Tensor | None:

@@ -12,11 +12,12 @@ import optree
 
 from gradtape.ir.errors import InvalidArgumentError
 from gradtape.ir.shapes import shape_text
+from gradtape.ops.layout import BROADCAST_TO
 from gradtape.runtime.backward import gradients
 from gradtape.runtime.convert import convert, converters
-from gradtape.runtime.dispatch import execute
+from gradtape.runtime.dispatch import execute, unary
 from gradtape.runtime.record import Recorder
-from gradtape.runtime.state import STATE
+from gradtape.runtime.state import STATE, new_id
 from gradtape.runtime.tensor import Tensor
 from gradtape.runtime.variable import Variable
 from gradtape.transforms.differentiate import filled_step
@@ -54,7 +55,6 @@ class GradientTape:
         self._watch_accessed = bool(watch_accessed_variables)
         self._recorder: Recorder | None = None
         self._recording = False
-        self._used = False
         self._seen: list[Variable] = []  # watched variables that survive the end of the recording
 
     # ------------------------------------------------------------------ recording
@@ -62,8 +62,6 @@ class GradientTape:
     def __enter__(self) -> GradientTape:
         if self._recording:
             raise ValueError("Tape is still recording: it cannot be entered again before its block ends.")
-        if self._recorder is None:
-            self._recorder = Recorder(self._watch_accessed)
         self._push()
         return self
 
@@ -74,14 +72,17 @@ class GradientTape:
             self._pop()
 
     def _push(self) -> None:
-        assert self._recorder is not None
+        if self._recorder is None:
+            self._recorder = Recorder(self._watch_accessed)
         STATE.recorders = (*STATE.recorders, self._recorder)
+        STATE.scope = new_id()
         self._recording = True
 
     def _pop(self) -> None:
         if not self._recording:
             raise ValueError("Tape is not recording.")
         STATE.recorders = tuple(r for r in STATE.recorders if r is not self._recorder)
+        STATE.scope = new_id()
         self._recording = False
 
     def watch(self, tensor: Any) -> None:
@@ -102,6 +103,7 @@ class GradientTape:
         for t in leaves_of(tensor):
             if isinstance(t, Variable):
                 recorder.watch_variable(t)
+                t.forget_read()
             elif isinstance(t, Tensor):
                 recorder.watch(t)
             else:
@@ -115,9 +117,10 @@ class GradientTape:
         """A block in which this tape records nothing.
 
         Raises:
-          RuntimeError: when the tape is not recording.
+          RuntimeError: when the tape has recorded nothing yet, or was used up.
+          ValueError: when the tape is not recording at the moment.
         """
-        if not self._recording:
+        if self._recorder is None:
             raise RuntimeError("Trying to stop recording a tape which is not recording.")
         self._pop()
         try:
@@ -165,11 +168,14 @@ class GradientTape:
           In the structure of `sources`: tensors of the sources' shapes and dtypes, or None.
 
         Raises:
-          RuntimeError: the second use of a tape that is not persistent.
+          RuntimeError: the second use of a tape that is not persistent, or a tape that was never entered.
           TypeError: a target or source that is no tensor.
-          ValueError: an unknown `unconnected_gradients`, or `output_gradients` that do not fit.
+          ValueError: an unknown `unconnected_gradients`, or not one entry of `output_gradients` per target.
+          InvalidArgumentError: `output_gradients` whose shape or dtype does not fit its target.
         """
-        if self._used:
+        if self._recorder is None and self._persistent:
+            raise RuntimeError("The tape has recorded nothing: enter it with `with tape:` before asking for gradients.")
+        if self._recorder is None:
             raise RuntimeError(
                 "A non-persistent GradientTape can only be used to compute one set of gradients (or jacobians). "
                 "Make it with `tf.GradientTape(persistent=True)`, or ask for all sources in one call."
@@ -215,7 +221,6 @@ class GradientTape:
         """Free what a tape that is not persistent has kept."""
         self.watched_variables()
         self._recorder = None
-        self._used = True
 
 
 def _with_itself(result: Tensor | None, source: Any, outside: Sequence[tuple[Any, Tensor | None]]) -> Tensor | None:
@@ -259,10 +264,13 @@ def _cotangent(g: Any, target: Any) -> Tensor:
                 f"`output_gradients` should be of the target's dtype {target.dtype.name}, got {tensor.dtype.name}. "
                 "Use `tf.cast`."
             )
-        raise ValueError(
-            f"`output_gradients` should have the target's shape {shape_text(target._aval.shape)}, "
-            f"got {shape_text(tensor._aval.shape)}."
-        )
+        try:
+            return unary(BROADCAST_TO.bind(shape=target._aval.dims), tensor)
+        except InvalidArgumentError:
+            raise InvalidArgumentError(
+                f"`output_gradients` should have the target's shape {shape_text(target._aval.shape)}, "
+                f"got {shape_text(tensor._aval.shape)}, which does not broadcast to it."
+            ) from None
     return tensor
 
 

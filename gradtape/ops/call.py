@@ -46,10 +46,18 @@ class CustomCall(Op):
         ordinal, absent = node.step.params["ordinal"], node.step.params["absent"]
         step = HOST_RULE.bind(ordinal=ordinal, results=tuple(v.aval for v in node.inputs))
         pulled = apply(step, given)
+        node.step.params.get("reached", []).append(pulled[0])
         return [None if i in absent else v for i, v in enumerate(pulled)]
 
 
 CUSTOM_CALL = CustomCall("custom_call", doc="A function whose gradient is a Python rule.")
+
+
+def expecting(step: Step, absent: tuple[int, ...], reached: list[Value]) -> Step:
+    """The step of a custom call for one backward pass: its rule is expected to answer None for the operands
+    `absent`. `reached` collects a result of each rule that the pass comes to: what it answers is only known
+    when it has run, so that it must run even where nothing is expected of it."""
+    return Step(CUSTOM_CALL, step.params | {"absent": absent, "reached": reached})
 
 
 class HostRule(Op):

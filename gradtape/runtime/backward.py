@@ -81,6 +81,7 @@ class Program:
     results: list[int | None]
     size: int
     absent: Absent
+    used: bool = False  # since it was last spared
 
     def run(self, saved: Sequence[Tensor], given: Sequence[Tensor], hosts: Sequence[HostCall]) -> Outcome:
         """The cotangents of the sources. A host rule that answers None for other operands than this program
@@ -112,8 +113,8 @@ class Outcome:
 
 
 class Programs:
-    """The programs in use, the least recently used dropped first. Programs live in the trie nodes; this
-    bounds how many there are."""
+    """The programs in use. Programs live in the trie nodes; this bounds how many there are: the oldest is
+    dropped, but one that was used in the meantime is spared once (a second chance costs no lock on use)."""
 
     def __init__(self) -> None:
         self.recent: OrderedDict[tuple[int, Any], TrieNode] = OrderedDict()
@@ -123,6 +124,7 @@ class Programs:
         found: Program | None = node.plans.get(key)
         if found is not None:
             COUNTS["found"] += 1
+            found.used = True
             return found
         COUNTS["built"] += 1
         found = build()
@@ -131,7 +133,12 @@ class Programs:
             self.recent[id(node), key] = node
             while len(self.recent) > MAX_PROGRAMS:
                 (_, old_key), old = self.recent.popitem(last=False)
-                old.plans.pop(old_key, None)
+                program = old.plans.get(old_key)
+                if program is not None and program.used:
+                    program.used = False
+                    self.recent[id(old), old_key] = old
+                else:
+                    old.plans.pop(old_key, None)
         return found
 
     def clear(self) -> None:
@@ -193,7 +200,7 @@ def build(
     wanted = [path.values[s] for s in targets]
     seeds = [Value(v.aval) if g else constant(1, v.aval.dtype, v.aval.dims) for v, g in zip(wanted, given, strict=True)]
     pulled = pull_back(path.nodes, wanted, seeds, [path.values[s] for s in sources])
-    outputs = [p for p in pulled if p is not None]
+    outputs = [*(p for p in pulled if p is not None), *path.reached]
     fed = [s for s, g in zip(seeds, given, strict=True) if g]
     residual = leaves(outputs, path.everything())
     return _cut(outputs, pulled, residual, fed, path)

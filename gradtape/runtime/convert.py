@@ -10,6 +10,7 @@ import numpy as np
 from gradtape.ir.aval import aval
 from gradtape.ir.dtypes import DType, as_dtype, bool_, complex128, float32, int32, of_numpy, string
 from gradtape.ir.shapes import TensorShape
+from gradtape.runtime.state import STATE
 from gradtape.runtime.tensor import EagerTensor, Tensor, from_array, wrap
 
 _PYTHON: dict[type, DType] = {bool: bool_, int: int32, float: float32, complex: complex128, str: string, bytes: string}
@@ -58,14 +59,19 @@ def _scalar(value: Any, dtype: DType | None) -> Tensor:
     if wanted is string:
         return wrap(_bytes_array(value), aval((), string))
     try:
-        return wrap(
-            np.asarray(value).astype(wanted.numpy_dtype)[()]
-            if wanted.kind not in "iu"
-            else wanted.as_numpy_dtype(value),
-            aval((), wanted),
-        )
+        number = wanted.as_numpy_dtype(value) if wanted.is_integer else _cast(np.asarray(value), wanted)[()]
     except OverflowError:
-        raise ValueError(f"Cannot convert {value!r} to a tensor of dtype {wanted.name}: it is out of range.") from None
+        raise _out_of_range(value, wanted) from None
+    return wrap(number, aval((), wanted))
+
+
+def _cast(array: Any, dtype: DType) -> Any:
+    """What is too large for a floating dtype becomes infinite, without a warning."""
+    return STATE.run(array.astype, dtype.numpy_dtype)
+
+
+def _out_of_range(value: Any, dtype: DType) -> ValueError:
+    return ValueError(f"Cannot convert {_short(value)} to a tensor of dtype {dtype.name}: it is out of range.")
 
 
 def _refuse(value: Any, own: DType, wanted: DType) -> None:
@@ -121,18 +127,20 @@ def _array(value: Any, dtype: DType | None) -> Tensor:
         array = np.array(value)
     except ValueError:
         raise ValueError(
-            f"Can't convert a non-rectangular Python sequence to a Tensor: {_short(value)}. "
-            "All rows must have one length."
+            f"Can't convert non-rectangular Python sequence to Tensor: {_short(value)}. All rows must have one length."
         ) from None
     if array.dtype.kind in "USO":
         return _strings(value, array, dtype)
     own = of_numpy(array.dtype)
-    if not isinstance(value, np.ndarray | np.generic) and _is_python(value):
+    python = not isinstance(value, np.ndarray | np.generic) and _is_python(value)
+    if python:
         own = _python_dtype(array, own)
     wanted = dtype or own
     _refuse(_short(value) if array.size > 1 else value, own, wanted)
     if own is not wanted or array.dtype != wanted.numpy_dtype:
-        array = array.astype(wanted.numpy_dtype)
+        if python and wanted.is_integer and array.size and (array.min() < wanted.min or array.max() > wanted.max):
+            raise _out_of_range(value, wanted)
+        array = _cast(array, wanted)
     if array.dtype.itemsize and not array.flags.c_contiguous:
         array = np.ascontiguousarray(array)
     return from_array(array)
@@ -153,6 +161,8 @@ def _python_dtype(array: Any, own: DType) -> DType:
 
 def _strings(value: Any, array: Any, dtype: DType | None) -> Tensor:
     flat = array.reshape(-1)
+    if flat.size and all(type(v) is int for v in flat):  # NumPy found no integer dtype for them
+        raise _out_of_range(value, dtype or int32)
     out = np.empty(flat.shape, object)
     for i, v in enumerate(flat):
         if not isinstance(v, str | bytes):

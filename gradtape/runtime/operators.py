@@ -29,13 +29,26 @@ def operand(value: Any, dtype: DType) -> Tensor:
     return convert(value, dtype)
 
 
-def _infix(op: Op) -> tuple[Callable[[Any, Any], Tensor], Callable[[Any, Any], Tensor]]:
+def _left_to(other: Any, name: str, x: Tensor) -> Any:
+    """What an object that becomes no tensor makes of `x op other` itself, by its own `__rop__`. To be called where
+    the conversion has failed: its error stays where there is no answer."""
+    method = getattr(type(other), f"__r{name}__", None)
+    answer = NotImplemented if method is None else method(other, x)
+    if answer is NotImplemented:
+        raise
+    return answer
+
+
+def _infix(op: Op, name: str) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Tensor]]:
     """`x op y` and `y op x` for a tensor x."""
     step: Step = op.bind()
 
-    def forward(self: Tensor, other: Any) -> Tensor:
+    def forward(self: Tensor, other: Any) -> Any:
         if type(other) is not EagerTensor:
-            other = operand(other, self._aval.dtype)
+            try:
+                other = operand(other, self._aval.dtype)
+            except (TypeError, ValueError):
+                return _left_to(other, name, self)
         return binary(step, self, other)
 
     def backward(self: Tensor, other: Any) -> Tensor:
@@ -61,16 +74,24 @@ def absolute(x: Tensor) -> Tensor:
     return unary(_COMPLEX_ABS if x._aval.dtype.is_complex else _ABS, x)
 
 
-def _truediv(self: Tensor, other: Any) -> Tensor:
-    return true_divide(self, operand(other, self._aval.dtype))
+def _truediv(self: Tensor, other: Any) -> Any:
+    try:
+        other = operand(other, self._aval.dtype)
+    except (TypeError, ValueError):
+        return _left_to(other, "truediv", self)
+    return true_divide(self, other)
 
 
 def _rtruediv(self: Tensor, other: Any) -> Tensor:
     return true_divide(operand(other, self._aval.dtype), self)
 
 
-def _matmul(self: Tensor, other: Any) -> Tensor:
-    return matmul(self, operand(other, self._aval.dtype))
+def _matmul(self: Tensor, other: Any) -> Any:
+    try:
+        other = operand(other, self._aval.dtype)
+    except (TypeError, ValueError):
+        return _left_to(other, "matmul", self)
+    return matmul(self, other)
 
 
 def _rmatmul(self: Tensor, other: Any) -> Tensor:
@@ -102,11 +123,11 @@ def _equality(step: Step, otherwise: bool) -> Callable[[Any, Any], Any]:
     return compare
 
 
-def _logic(op: Op) -> tuple[Callable[[Any, Any], Tensor], Callable[[Any, Any], Tensor]]:
+def _logic(op: Op, name: str) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Tensor]]:
     """& | ^ on bool tensors."""
-    forward, backward = _infix(op)
+    forward, backward = _infix(op, name)
 
-    def checked(self: Tensor, other: Any) -> Tensor:
+    def checked(self: Tensor, other: Any) -> Any:
         _bool(self)
         return forward(self, other)
 
@@ -127,11 +148,11 @@ def _invert(self: Tensor) -> Tensor:
     return unary(_NOT, self)
 
 
-def _pow(self: Tensor, other: Any, modulo: Any = None) -> Tensor:
+def _pow(self: Tensor, other: Any, modulo: Any = None) -> Any:
     return _POW[0](self, other)
 
 
-_POW = _infix(a.POW)
+_POW = _infix(a.POW, "pow")
 INFIX: dict[str, Op] = {
     "add": a.ADD,
     "sub": a.SUBTRACT,
@@ -162,9 +183,9 @@ def methods() -> dict[str, Callable[..., Any]]:
     }
     for table, make in ((INFIX, _infix), (LOGIC, _logic)):
         for name, op in table.items():
-            found[f"__{name}__"], found[f"__r{name}__"] = make(op)
+            found[f"__{name}__"], found[f"__r{name}__"] = make(op, name)
     for name, op in COMPARE.items():
-        found[f"__{name}__"] = _infix(op)[0]
+        found[f"__{name}__"] = _infix(op, name)[0]
     return found
 
 

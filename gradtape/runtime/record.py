@@ -12,7 +12,7 @@ from typing import Any
 from gradtape.ir.aval import Aval
 from gradtape.ir.graph import Node, Value
 from gradtape.ops.arithmetic import IDENTITY
-from gradtape.ops.call import CUSTOM_CALL
+from gradtape.ops.call import CUSTOM_CALL, expecting
 from gradtape.ops.op import Step
 from gradtape.runtime.tensor import Tensor
 from gradtape.transforms.differentiate import residuals
@@ -161,7 +161,7 @@ class Recorder:
 
     def record_custom(self, inputs: Sequence[Any], outputs: Sequence[Tensor], rule: Callable[..., Any]) -> None:
         """Record a function with a rule of its own."""
-        step = custom_step(len(self.hosts), tuple(t._aval for t in outputs), ())
+        step = CUSTOM_CALL.bind(ordinal=len(self.hosts), results=tuple(t._aval for t in outputs), absent=())
         if self.record(step, inputs, outputs):
             self.hosts.append(rule)
 
@@ -196,17 +196,13 @@ class Recorder:
         return child
 
 
-def custom_step(ordinal: int, results: tuple[Aval, ...], absent: tuple[int, ...]) -> Step:
-    """The step of a custom call: the how-many-th of its tape, and for which operands its rule answers None."""
-    return CUSTOM_CALL.bind(ordinal=ordinal, results=results, absent=absent)
-
-
 class Path:
     """A recorded program as graph nodes, made from a trie node by walking up to the root. `absent`: for
-    custom calls, by ordinal, the operands for which the rule answers None."""
+    custom calls, by ordinal, the operands for which the rule is expected to answer None."""
 
     def __init__(self, end: TrieNode, absent: Mapping[int, tuple[int, ...]]) -> None:
         self.absent = absent
+        self.reached: list[Value] = []  # a result of each custom rule that is pulled back through
         self.values: dict[int, Value] = {}  # by slot
         self.nodes: list[Node] = []
         self.kept: dict[int, int] = {}  # id of a value -> where its tensor is in `saved`
@@ -222,8 +218,7 @@ class Path:
             if isinstance(k, Aval):
                 self.values[slot] = Value(k)
         if step.op is CUSTOM_CALL:
-            ordinal = step.params["ordinal"]
-            step = custom_step(ordinal, step.params["results"], self.absent.get(ordinal, ()))
+            step = expecting(step, self.absent.get(step.params["ordinal"], ()), self.reached)
         inputs = tuple(self.values[slot] for slot in record.operands)
         node = Node(step, inputs, step.infer(tuple(v.aval for v in inputs)))
         self.nodes.append(node)

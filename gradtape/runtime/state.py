@@ -32,6 +32,7 @@ class State(threading.local):
         self.run = _quiet_numpy()
         self.recorders: tuple[Recorder, ...] = ()
         self.watchers: tuple[Callable[[Variable], None], ...] = ()
+        self.scope = new_id()  # another one whenever the recorders change: what was read before is a constant after
 
 
 STATE = State()

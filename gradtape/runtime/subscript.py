@@ -98,8 +98,8 @@ def _expanded(parts: tuple[Any, ...], x: Tensor) -> list[Any]:
 
 
 def _integer(part: Any) -> int:
-    if isinstance(part, Tensor) and part._aval.dtype is bool_:
-        raise TypeError("A bool tensor is no index. Use `tf.boolean_mask(x, mask)`.")
+    if isinstance(part, bool) or getattr(part, "dtype", None) == bool_:
+        raise TypeError(f"A bool is no index, got {part!r}. To pick by a mask use `tf.boolean_mask(x, mask)`.")
     try:
         return int(part.__index__())
     except (AttributeError, TypeError):

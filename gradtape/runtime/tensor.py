@@ -143,14 +143,22 @@ class Tensor(Operators):
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         array = np.asarray(self._array)
-        if copy or (dtype is not None and np.dtype(dtype) != array.dtype):
-            return array.astype(dtype or array.dtype)
+        if dtype is not None and np.dtype(dtype) != array.dtype:
+            if copy is False:
+                raise ValueError(f"A {self.dtype.name} tensor is no {np.dtype(dtype)} array without a copy.")
+            return array.astype(dtype)
+        if copy:
+            return array.copy()
         view = array.view()
         view.flags.writeable = False
         return view
 
-    def __dlpack__(self, **options: Any) -> Any:
-        return np.asarray(self._array).__dlpack__(**options)
+    def __dlpack__(self, *, max_version: tuple[int, int] | None = None, **options: Any) -> Any:
+        """Without a copy, and read-only for consumers that know the word (DLPack 1.0); others must not write."""
+        array = np.asarray(self._array)
+        if max_version is not None and max_version >= (1, 0):
+            return np.asarray(self).__dlpack__(max_version=max_version, **options)
+        return array.__dlpack__(**options)
 
     def __dlpack_device__(self) -> Any:
         return np.asarray(self._array).__dlpack_device__()
@@ -214,7 +222,7 @@ class Tensor(Operators):
         return wrap(np.array(self._array)[()], self._aval)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return from_array, (np.asarray(self._array),)
+        return wrap, (self._array, self._aval)
 
     def __getattr__(self, name: str) -> Any:
         hint = f" Use {HINTS[name]}." if name in HINTS else ""

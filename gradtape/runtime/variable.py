@@ -11,6 +11,7 @@ import numpy as np
 
 from gradtape.ir.aval import Aval, aval
 from gradtape.ir.dtypes import DType, as_dtype
+from gradtape.ir.errors import InvalidArgumentError
 from gradtape.ir.shapes import TensorShape, shape_text
 from gradtape.runtime import convert as conversion
 from gradtape.runtime.convert import convert
@@ -19,9 +20,16 @@ from gradtape.runtime.tensor import Operators, Reference, Tensor, array_text, wr
 
 _names = itertools.count()
 
-# References to an unshared snapshot and its array, as `sys.getrefcount` counts them where `_owned` asks.
-_TENSOR_REFERENCES = 2
-_ARRAY_REFERENCES = 2
+
+def _references() -> int:
+    """What `sys.getrefcount` counts for an object held by one attribute and one local name, as `_owned` holds the
+    snapshot and its array. Python versions differ in whether the call itself counts."""
+    holder = Reference(object())
+    held = holder._of
+    return sys.getrefcount(held)
+
+
+_UNSHARED = _references()
 
 
 class Variable(Operators):
@@ -75,18 +83,29 @@ class Variable(Operators):
         self._name = name or "Variable"
         self.constraint = constraint
         self._snapshot = _copied(tensor)
+        self._scope = 0  # where the snapshot was handed out
 
     # ------------------------------------------------------------------ reading
 
     def read(self) -> Tensor:
-        """The present value. Tapes that watch variables begin to watch this one."""
+        """The present value. Tapes that watch variables begin to watch this one.
+
+        A tensor that was read under other tapes, or outside of them, is no read of these: it stays a constant,
+        so that here a new name stands for the value."""
         state = STATE
         snapshot = self._snapshot
+        if self._scope != state.scope:
+            snapshot = self._snapshot = wrap(snapshot._array, self._aval)
+            self._scope = state.scope
         for watcher in state.watchers:
             watcher(self)
         for recorder in state.recorders:
             recorder.read(self, snapshot)
         return snapshot
+
+    def forget_read(self) -> None:
+        """Let the next read be a new tensor: what was handed out so far stays as it was recorded."""
+        self._scope = 0
 
     def value(self) -> Tensor:
         return self.read()
@@ -150,25 +169,35 @@ class Variable(Operators):
           ValueError: when the shape differs.
         """
         tensor = self._operand(value)
-        self._check(tensor)
+        if tensor._aval is not self._aval:
+            raise ValueError(f"Shape mismatch: {self._misfit(tensor)}")
         self._snapshot = _copied(tensor)
         return self
 
     def assign_add(
         self, delta: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True
     ) -> Variable:
-        """Add to the value, in place where nothing else needs the old one."""
+        """Add to the value, in place where nothing else needs the old one.
+
+        Raises:
+          InvalidArgumentError: when the shape differs.
+        """
         return self._update(np.add, delta)
 
     def assign_sub(
         self, delta: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True
     ) -> Variable:
-        """Subtract from the value, in place where nothing else needs the old one."""
+        """Subtract from the value, in place where nothing else needs the old one.
+
+        Raises:
+          InvalidArgumentError: when the shape differs.
+        """
         return self._update(np.subtract, delta)
 
     def _update(self, ufunc: np.ufunc, delta: Any) -> Variable:
         tensor = self._operand(delta)
-        self._check(tensor)
+        if tensor._aval is not self._aval:
+            raise InvalidArgumentError(f"An update wants the variable's shape: {self._misfit(tensor)}")
         array = self._owned()
         if array is not None:
             STATE.run(ufunc, array, tensor._array, out=array)
@@ -188,7 +217,7 @@ class Variable(Operators):
         if not isinstance(array, np.ndarray) or array.base is not None:
             return None
         # the snapshot: this variable and a local name; the array: the snapshot and a local name
-        if sys.getrefcount(snapshot) > _TENSOR_REFERENCES + 1 or sys.getrefcount(array) > _ARRAY_REFERENCES + 1:
+        if sys.getrefcount(snapshot) > _UNSHARED or sys.getrefcount(array) > _UNSHARED:
             return None
         return array
 
@@ -197,12 +226,11 @@ class Variable(Operators):
             value = value.read()
         return convert(value, self._aval.dtype)
 
-    def _check(self, tensor: Tensor) -> None:
-        if tensor._aval is not self._aval:
-            raise ValueError(
-                f"Shape mismatch: the variable `{self._name}` has shape {shape_text(self._aval.shape)}, the value "
-                f"{shape_text(tensor._aval.shape)}. Make a new `tf.Variable` for a value of another shape."
-            )
+    def _misfit(self, tensor: Tensor) -> str:
+        return (
+            f"the variable `{self._name}` has shape {shape_text(self._aval.shape)}, the value "
+            f"{shape_text(tensor._aval.shape)}. Make a new `tf.Variable` for a value of another shape."
+        )
 
     # ------------------------------------------------------------------ Python
 
@@ -229,6 +257,19 @@ class Variable(Operators):
 
     def __format__(self, spec: str) -> str:
         return format(self._snapshot, spec)
+
+    def _not_in_place(self, other: Any) -> Any:
+        """`variable += value` would bind the name to a tensor, and what was meant is an assignment.
+
+        Raises:
+          RuntimeError: always, as in TensorFlow.
+        """
+        raise RuntimeError(
+            "`variable += value` with `tf.Variable`s is not supported. Use `variable.assign_add(value)` to modify the "
+            "variable (`assign_sub`, or `assign` for other operators), or `out = variable + value` for a new tensor."
+        )
+
+    __iadd__ = __isub__ = __imul__ = __itruediv__ = __ipow__ = _not_in_place
 
     def __repr__(self) -> str:
         return (
