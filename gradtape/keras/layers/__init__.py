@@ -1,0 +1,17 @@
+"""`tf.keras.layers`. Floor: keras."""
+
+from gradtape.keras.layers.base import InputSpec, Layer
+from gradtape.keras.layers.core import Activation, Dense, Dropout, Flatten, Input, InputLayer
+from gradtape.keras.layers.normalization import BatchNormalization
+
+__all__ = [
+    "Activation",
+    "BatchNormalization",
+    "Dense",
+    "Dropout",
+    "Flatten",
+    "Input",
+    "InputLayer",
+    "InputSpec",
+    "Layer",
+]

@@ -1,0 +1,379 @@
+"""`Layer`: weights that are made on the first call, and a function of tensors that uses them. Floor: keras."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from gradtape.api.arguments import integers
+from gradtape.api.creation import convert_to_tensor, zeros
+from gradtape.api.elementwise import cast
+from gradtape.ir.dtypes import DType, as_dtype, float32
+from gradtape.ir.shapes import TensorShape
+from gradtape.keras import initializers
+from gradtape.keras.names import unique_name
+from gradtape.keras.scope import SCOPE, named, unrecorded
+from gradtape.keras.weight import Weight
+from gradtape.runtime.tensor import Tensor
+from gradtape.runtime.variable import Variable
+
+
+@dataclass
+class InputSpec:
+    """What a layer expects of its input: the number of axes, and the sizes of some of them.
+
+    >>> import gradtape as tf
+    >>> tf.keras.layers.InputSpec(min_ndim=2, axes={-1: 3})
+    InputSpec(ndim=None, min_ndim=2, max_ndim=None, axes={-1: 3})
+    """
+
+    ndim: int | None = None
+    min_ndim: int | None = None
+    max_ndim: int | None = None
+    axes: dict[int, int] = field(default_factory=dict)
+
+    def check(self, x: Tensor, layer: str) -> None:
+        """Raises ValueError when the tensor is none of the expected."""
+        rank, low, high = x.ndim, self.min_ndim, self.max_ndim
+        found = f"found ndim={rank}. Full shape received: {x.shape}"
+        start = f"Input 0 of layer '{layer}' is incompatible with the layer:"
+        if self.ndim is not None and rank != self.ndim:
+            raise ValueError(f"{start} expected ndim={self.ndim}, {found}.")
+        if low is not None and rank < low:
+            hint = " Add a batch axis with `tf.expand_dims(x, 0)`." if rank == low - 1 else ""
+            raise ValueError(f"{start} expected min_ndim={low}, {found}.{hint}")
+        if high is not None and rank > high:
+            raise ValueError(f"{start} expected max_ndim={high}, {found}.")
+        dims = x._aval.dims
+        for axis, size in self.axes.items():
+            if dims[axis] != size:
+                raise ValueError(
+                    f"{start} expected axis {axis} of the input's shape to have value {size}, "
+                    f"but received input with shape {x.shape}. A layer keeps the sizes that it was built with."
+                )
+
+
+class Layer:
+    """The base of all layers.
+
+    A layer makes its weights in `build(input_shape)`, which the first call runs, with `add_weight`, and computes
+    in `call(inputs)`, or `call(inputs, training=None)` where it does something else in training. Variables and
+    layers that are attributes, or in lists and dicts that are, count as its own.
+
+    Args:
+      name: the default is the class' name in lower case, with a number from the second on.
+      trainable: whether `trainable_variables` lists any.
+      dtype: of the weights and of what is computed; floating inputs are cast to it.
+      input_shape: of one example, so that a `Sequential` can build at once.
+
+    >>> import gradtape as tf
+    >>> class Scale(tf.keras.layers.Layer):
+    ...     def build(self, input_shape):
+    ...         self.factor = self.add_weight(shape=(input_shape[-1],), initializer="ones", name="factor")
+    ...     def call(self, inputs):
+    ...         return inputs * self.factor
+    >>> layer = Scale()
+    >>> print(layer([[1.0, 2.0]]).numpy(), len(layer.trainable_variables))
+    [[1. 2.]] 1
+    """
+
+    built = False
+    input_spec: InputSpec | None = None
+    _name: str | None = None
+    _trainable = True
+    _dtype: DType = float32
+    _example: tuple[int | None, ...] | None = None
+    _input_shape: Any = None
+    _training_at: int | None = None
+    _weights: list[Weight]
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        layer = super().__new__(cls)
+        layer._weights = []  # here, so that a subclass need not call `super().__init__()` first
+        return layer
+
+    def __init__(
+        self, *, name: str | None = None, trainable: bool = True, dtype: Any = None, input_shape: Any = None
+    ) -> None:
+        self._name = name or unique_name(type(self))
+        self._trainable = bool(trainable)
+        self._dtype = float32 if dtype is None else as_dtype(dtype)
+        if input_shape is not None:
+            self._example = tuple(input_shape)
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "build" in cls.__dict__:
+            cls.build = _marking(cls.__dict__["build"])  # type: ignore[method-assign]
+        if "call" in cls.__dict__:
+            names = list(inspect.signature(cls.call).parameters)
+            cls._training_at = names.index("training") - 1 if "training" in names else None
+
+    # ------------------------------------------------------------------ for subclasses
+
+    def build(self, input_shape: Any) -> None:
+        """Make the weights for inputs of this shape."""
+        self.built = True
+        self._input_shape = input_shape
+
+    def call(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        """What the layer computes."""
+        raise NotImplementedError(f"Layer {type(self).__name__} does not have a `call()` method implemented.")
+
+    def add_weight(
+        self,
+        shape: Any = (),
+        initializer: Any = None,
+        dtype: Any = None,
+        trainable: bool = True,
+        constraint: Callable[[Any], Any] | None = None,
+        name: str | None = None,
+    ) -> Weight:
+        """A new variable of this layer.
+
+        Args:
+          shape: of the variable, all sizes known.
+          initializer: by name or as a callable; the default is "glorot_uniform", for integers "zeros".
+          dtype: the layer's by default.
+          trainable: whether gradients are wanted for it.
+          constraint: a function that the optimizer applies to the value after each update.
+          name: "kernel", "bias", ...
+        """
+        kind = self._dtype if dtype is None else as_dtype(dtype)
+        begin = initializers.get(initializer or ("glorot_uniform" if kind.is_floating else "zeros"))
+        path = SCOPE.path if SCOPE.path and SCOPE.path[-1] == self.name else (*SCOPE.path, self.name)
+        with unrecorded():
+            value = begin(integers(shape, "shape"), dtype=kind)
+        weight = Weight(value, "/".join((*path, name or "variable")), kind, trainable, constraint)
+        self._weights.append(weight)
+        return weight
+
+    # ------------------------------------------------------------------ calling
+
+    def __call__(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        """Build if need be, then compute.
+
+        `training` reaches every layer inside that takes it, and is passed on only to those.
+        """
+        prepared = self._prepared(inputs)
+        outer = SCOPE.training, SCOPE.path
+        training = self._resolved(args, kwargs)
+        SCOPE.training, SCOPE.path = training, (*outer[1], self.name)
+        try:
+            if self.input_spec is not None:
+                self._check(prepared)
+            if not self.built:
+                self.build(_shapes(prepared))
+            return self.call(prepared, *args, **kwargs)
+        finally:
+            SCOPE.training, SCOPE.path = outer
+
+    def _resolved(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool | None:
+        """Whether this call trains: as it says itself, else as the call around it; put where `call` takes it."""
+        at = self._training_at
+        if at is None:
+            given = kwargs.pop("training", None)
+            return SCOPE.training if given is None else given
+        if len(args) > at - 1 >= 0:
+            given = args[at - 1]
+            return SCOPE.training if given is None else given
+        given = kwargs.get("training")
+        training = SCOPE.training if given is None else given
+        if training is not None:
+            kwargs["training"] = training
+        return training
+
+    def _prepared(self, inputs: Any) -> Any:
+        """The inputs as tensors, floating ones in the layer's dtype; structures of tensors stay structures."""
+        if isinstance(inputs, dict):
+            return {k: self._prepared(v) for k, v in inputs.items()}
+        if isinstance(inputs, list | tuple) and any(isinstance(v, Tensor | Variable | np.ndarray) for v in inputs):
+            return type(inputs)([self._prepared(v) for v in inputs])
+        tensor = convert_to_tensor(inputs)
+        dtype = tensor._aval.dtype
+        return cast(tensor, self._dtype) if dtype.is_floating and dtype is not self._dtype else tensor
+
+    def _check(self, prepared: Any) -> None:
+        if self.input_spec is None:
+            return
+        if not isinstance(prepared, Tensor):
+            raise ValueError(f"Layer '{self.name}' expects one tensor, got a {type(prepared).__name__} of them.")
+        self.input_spec.check(prepared, self.name)
+
+    def compute_output_shape(self, input_shape: Any) -> tuple[int | None, ...]:
+        """The shape of what the layer makes of such an input; None for the size of the batch.
+
+        >>> import gradtape as tf
+        >>> tf.keras.layers.Dense(3).compute_output_shape((None, 5))
+        (None, 3)
+        """
+        dims = _dims(input_shape)
+        with unrecorded():
+            made = self(zeros([1 if d is None else d for d in dims], self._dtype), training=False)
+        shape: tuple[int | None, ...] = made._aval.dims
+        return (None, *shape[1:]) if dims[:1] == (None,) else shape
+
+    # ------------------------------------------------------------------ variables
+
+    @property
+    def name(self) -> str:
+        if self._name is None:
+            self._name = unique_name(type(self))
+        return self._name
+
+    @property
+    def dtype(self) -> str:
+        return self._dtype.name
+
+    @property
+    def compute_dtype(self) -> str:
+        return self._dtype.name
+
+    @property
+    def variable_dtype(self) -> str:
+        return self._dtype.name
+
+    @property
+    def trainable(self) -> bool:
+        """Whether the layer's variables are listed as trainable; setting it sets the layers inside too."""
+        return self._trainable
+
+    @trainable.setter
+    def trainable(self, value: bool) -> None:
+        for layer in self._flattened():
+            layer._trainable = bool(value)
+
+    def _flattened(self) -> list[Layer]:
+        """This layer and those inside, each once, outer before inner."""
+        found: dict[int, Layer] = {}
+        waiting: list[Layer] = [self]
+        while waiting:
+            layer = waiting.pop()
+            if id(layer) not in found:
+                found[id(layer)] = layer
+                waiting += reversed(list(_inside(list(layer.__dict__.values()), Layer)))
+        return list(found.values())
+
+    def _own(self) -> list[Variable]:
+        """The variables of this layer itself, trainable ones first."""
+        return sorted(_inside(list(self.__dict__.values()), Variable), key=lambda v: not v.trainable)
+
+    @property
+    def variables(self) -> list[Variable]:
+        """All variables, those of inner layers after its own; empty before the layer is built."""
+        return list({v._id: v for layer in self._flattened() for v in layer._own()}.values())
+
+    @property
+    def trainable_variables(self) -> list[Variable]:
+        """The variables that training should change."""
+        if not self._trainable:
+            return []
+        own = (layer._own() for layer in self._flattened() if layer._trainable)
+        return list({v._id: v for found in own for v in found if v.trainable}.values())
+
+    @property
+    def non_trainable_variables(self) -> list[Variable]:
+        """The variables that training leaves alone."""
+        trained = {v._id for v in self.trainable_variables}
+        return [v for v in self.variables if v._id not in trained]
+
+    weights = variables
+    trainable_weights = trainable_variables
+    non_trainable_weights = non_trainable_variables
+
+    def count_params(self) -> int:
+        """How many numbers the variables hold."""
+        return sum(v._aval.size for v in self.variables)
+
+    def get_weights(self) -> list[Any]:
+        """Copies of all variables as NumPy arrays, in the order of `variables`."""
+        return [v.numpy() for v in self.variables]
+
+    def set_weights(self, weights: Any) -> None:
+        """Assign a list of arrays, in the order of `variables`. Nothing is assigned if one does not fit.
+
+        Raises:
+          ValueError: another number of arrays, or an array of another shape.
+
+        >>> import gradtape as tf
+        >>> layer = tf.keras.layers.Dense(1)
+        >>> layer.build((None, 2))
+        >>> layer.set_weights([[[1.0], [2.0]], [0.5]])
+        >>> print(layer([[1.0, 1.0]]).numpy())
+        [[3.5]]
+        """
+        variables, arrays = self.variables, [np.asarray(w) for w in weights]
+        if len(variables) != len(arrays):
+            hint = "" if self.built else " It is not built yet: call it on inputs or `build` it first."
+            raise ValueError(
+                f"You called `set_weights(weights)` on layer '{self.name}' with a weight list of length "
+                f"{len(arrays)}, but the layer was expecting {len(variables)} weights.{hint}"
+            )
+        for v, array in zip(variables, arrays, strict=True):
+            if v._aval.dims != array.shape:
+                raise ValueError(
+                    f"Layer '{self.name}' weight '{v.name}' of shape {v._aval.dims} is not compatible with the "
+                    f"provided weight of shape {array.shape}. `get_weights()` shows the order."
+                )
+        for v, array in zip(variables, arrays, strict=True):
+            v.assign(array)
+
+    def __getattr__(self, name: str) -> Any:
+        hint = "" if self.built else " The layer is not built yet: call it on inputs or `build` it first."
+        raise AttributeError(f"Layer '{type(self).__name__}' has no attribute '{name}'.{hint}")
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} name={self.name}, built={self.built}>"
+
+
+def _marking(build: Callable[..., None]) -> Callable[..., None]:
+    """`build` that takes any spelling of a shape, does its work once, and marks the layer as built."""
+
+    @functools.wraps(build)
+    def marked(self: Layer, input_shape: Any = None) -> None:
+        if self.built:
+            return
+        shape = _dims(input_shape)
+        if SCOPE.path[-1:] == (self.name,):
+            build(self, shape)
+        else:
+            with named(self.name):
+                build(self, shape)
+        self.built = True
+        self._input_shape = shape
+
+    return marked
+
+
+def _dims(shape: Any) -> Any:
+    """A shape as a tuple; structures of shapes stay as they are."""
+    if isinstance(shape, TensorShape):
+        return tuple(shape.as_list())
+    if isinstance(shape, list | tuple) and all(d is None or hasattr(d, "__index__") for d in shape):
+        return tuple(None if d is None else int(d) for d in shape)
+    return shape
+
+
+def _shapes(prepared: Any) -> Any:
+    if isinstance(prepared, dict):
+        return {k: _shapes(v) for k, v in prepared.items()}
+    if isinstance(prepared, list | tuple):
+        return [_shapes(v) for v in prepared]
+    return prepared._aval.dims
+
+
+def _inside(value: Any, kind: type) -> Iterator[Any]:
+    """The instances of a class in nested lists, tuples and dicts."""
+    if isinstance(value, kind):
+        yield value
+    elif isinstance(value, list | tuple):
+        for v in value:
+            yield from _inside(v, kind)
+    elif isinstance(value, dict):
+        for v in value.values():
+            yield from _inside(v, kind)

@@ -1,0 +1,120 @@
+"""Adam. Floor: keras."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from gradtape.api.creation import constant
+from gradtape.api.elementwise import cast, maximum, sqrt, square
+from gradtape.api.elementwise import pow as power
+from gradtape.keras.optimizers.base import Optimizer
+from gradtape.runtime.tensor import Tensor
+from gradtape.runtime.variable import Variable
+
+# Adam (Kingma and Ba, 2015, in the order of operations at the end of their section 2), with gradient g at step t:
+#
+#     α ← rate · √(1 - β₂ᵗ) / (1 - β₁ᵗ)         one number per step: `Adam.step_size`
+#     m ← m + (g - m) · (1 - β₁)
+#     v ← v + (g² - v) · (1 - β₂)
+#     x ← x - m · α / (√v + ε)
+#
+# AMSGrad (Reddi et al., 2018) divides by the largest v so far: v̂ ← max(v̂, v).
+
+
+def adam_update(
+    variable: Variable,
+    m: Variable,
+    v: Variable,
+    gradient: Tensor,
+    alpha: Tensor,
+    betas: tuple[float, float],
+    epsilon: float,
+) -> None:
+    """One step of Adam for one variable."""
+    follow_moments(m, v, gradient, betas)
+    variable.assign_sub(m * alpha / (sqrt(v) + epsilon))
+
+
+def amsgrad_update(
+    variable: Variable,
+    m: Variable,
+    v: Variable,
+    largest: Variable,
+    gradient: Tensor,
+    alpha: Tensor,
+    betas: tuple[float, float],
+    epsilon: float,
+) -> None:
+    """One step of AMSGrad for one variable."""
+    follow_moments(m, v, gradient, betas)
+    largest.assign(maximum(largest, v))
+    variable.assign_sub(m * alpha / (sqrt(largest) + epsilon))
+
+
+def follow_moments(m: Variable, v: Variable, gradient: Tensor, betas: tuple[float, float]) -> None:
+    """The running means of the gradient and of its square."""
+    m.assign_add((gradient - m) * (1 - betas[0]))
+    v.assign_add((square(gradient) - v) * (1 - betas[1]))
+
+
+class Adam(Optimizer):
+    """Steps scaled by running means of the gradient and of its square.
+
+    Args:
+      learning_rate: see `Optimizer`.
+      beta_1, beta_2: how slowly the means of the gradient and of its square follow.
+      epsilon: added to the root of the mean square.
+      amsgrad: whether to divide by the largest mean square so far.
+      **options: `clipnorm`, `clipvalue`, `global_clipnorm`, `name`, as `Optimizer` takes them.
+
+    Raises:
+      ValueError: a beta that is no number from 0 to 1 (1 excluded).
+
+    >>> import gradtape as tf
+    >>> v, optimizer = tf.Variable([1.0, 1.0]), tf.keras.optimizers.Adam(learning_rate=0.1)
+    >>> optimizer.apply([tf.constant([5.0, -0.01])], [v])
+    >>> print(v.numpy().round(4))  # the first step is as long as the learning rate
+    [0.9 1.1]
+    """
+
+    def __init__(
+        self,
+        learning_rate: Any = 0.001,
+        beta_1: float = 0.9,
+        beta_2: float = 0.999,
+        epsilon: float = 1e-7,
+        amsgrad: bool = False,
+        **options: Any,
+    ) -> None:
+        super().__init__(learning_rate, **options)
+        for name, beta in (("beta_1", beta_1), ("beta_2", beta_2)):
+            if not 0 <= beta < 1:
+                raise ValueError(f"`{name}` should be a number from 0 to 1, without 1, got {beta}.")
+        self.beta_1, self.beta_2, self.epsilon = float(beta_1), float(beta_2), float(epsilon)
+        self.amsgrad = bool(amsgrad)
+        self._moments: list[tuple[Variable, Variable]] = []
+        self._largest: list[Variable] = []
+
+    def build(self, variables: Sequence[Variable]) -> None:
+        super().build(variables)
+        self._moments = [
+            (self.add_variable_from_reference(v, "momentum"), self.add_variable_from_reference(v, "velocity"))
+            for v in variables
+        ]
+        if self.amsgrad:
+            self._largest = [self.add_variable_from_reference(v, "velocity_hat") for v in variables]
+
+    def step_size(self, learning_rate: Tensor) -> Tensor:
+        dtype = learning_rate._aval.dtype
+        step = cast(self.iterations, dtype) + 1.0
+        first, second = (1.0 - power(constant(beta, dtype), step) for beta in (self.beta_1, self.beta_2))
+        return learning_rate * sqrt(second) / first
+
+    def update_step(self, gradient: Tensor, variable: Variable, learning_rate: Tensor) -> None:
+        k, betas = self.index_of(variable), (self.beta_1, self.beta_2)
+        m, v = self._moments[k]
+        if self.amsgrad:
+            amsgrad_update(variable, m, v, self._largest[k], gradient, learning_rate, betas, self.epsilon)
+        else:
+            adam_update(variable, m, v, gradient, learning_rate, betas, self.epsilon)

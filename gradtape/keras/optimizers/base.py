@@ -1,0 +1,271 @@
+"""`Optimizer`: which gradients go to which variables, and the state that updates keep. Floor: keras."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from gradtape.api.creation import convert_to_tensor, zeros
+from gradtape.api.elementwise import cast
+from gradtape.ir.dtypes import DType, as_dtype, float32, int64
+from gradtape.keras import initializers
+from gradtape.keras.names import unique_name
+from gradtape.keras.optimizers.clipping import clipping
+from gradtape.keras.scope import unrecorded
+from gradtape.keras.weight import Weight
+from gradtape.runtime.tensor import Tensor
+from gradtape.runtime.variable import Variable
+
+
+class Optimizer:
+    """The base of all optimizers: subclasses make their state in `build` and change one variable in `update_step`.
+
+    Updates are not recorded by tapes: assignments carry no gradient.
+
+    Args:
+      learning_rate: a number; a variable; or a function of the step (a float32 scalar: 0, 1, ...) or of nothing.
+      clipnorm: each gradient is scaled down to this norm.
+      clipvalue: each element of the gradients is moved into [-clipvalue, clipvalue].
+      global_clipnorm: all gradients are scaled by one factor, to this norm of all of them together.
+      name: the default is the class' name in lower case.
+
+    Raises:
+      ValueError: a learning rate that is none of these, or more than one way to clip.
+
+    >>> import gradtape as tf
+    >>> class Signed(tf.keras.optimizers.Optimizer):
+    ...     def update_step(self, gradient, variable, learning_rate):
+    ...         variable.assign_sub(tf.sign(gradient) * learning_rate)
+    >>> v = tf.Variable([1.0, 2.0])
+    >>> Signed(learning_rate=0.5).apply([tf.constant([3.0, -7.0])], [v])
+    >>> print(v.numpy())
+    [0.5 2.5]
+    """
+
+    def __init__(
+        self,
+        learning_rate: Any = 0.01,
+        clipnorm: float | None = None,
+        clipvalue: float | None = None,
+        global_clipnorm: float | None = None,
+        name: str | None = None,
+    ) -> None:
+        self.name = name or unique_name(type(self))
+        self.clipnorm, self.clipvalue, self.global_clipnorm = clipnorm, clipvalue, global_clipnorm
+        self._clip = clipping(clipnorm, clipvalue, global_clipnorm)
+        self.built = False
+        self._variables: list[Variable] = []
+        self._order: dict[int, int] = {}  # by id of a variable: which one of those the optimizer was built with
+        self._trained: list[Variable] = []
+        self.iterations = self.add_variable((), dtype=int64, name="iteration")
+        self._rate: Callable[[], Any] | Variable = self._as_rate(learning_rate)
+
+    # ------------------------------------------------------------------ for subclasses
+
+    def build(self, variables: Sequence[Variable]) -> None:
+        """Make the state for these variables; the first `apply` does it."""
+        for k, v in enumerate(variables):
+            if not isinstance(v, Variable):
+                raise TypeError(f"An optimizer changes variables, got {v!r} of type {type(v).__name__}.")
+            self._order[v._id] = k
+        self._trained = list(variables)
+        self.built = True
+
+    def update_step(self, gradient: Tensor, variable: Variable, learning_rate: Tensor) -> None:
+        """Change one variable. The gradient and the learning rate have its dtype."""
+        raise NotImplementedError(f"Optimizer {type(self).__name__} does not have an `update_step()` implemented.")
+
+    def step_size(self, learning_rate: Tensor) -> Tensor:
+        """What `update_step` gets as its learning rate, worked out once per step and dtype."""
+        return learning_rate
+
+    def add_variable(self, shape: Any, initializer: Any = "zeros", dtype: Any = None, name: str = "variable") -> Weight:
+        """A new variable of the optimizer's state."""
+        kind = float32 if dtype is None else as_dtype(dtype)
+        value = zeros(shape, kind) if initializer == "zeros" else initializers.get(initializer)(shape, dtype=kind)
+        state = Weight(value, f"{self.name}/{name}", kind, trainable=False)
+        self._variables.append(state)
+        return state
+
+    def add_variable_from_reference(
+        self, reference_variable: Variable, name: str = "variable", initializer: Any = "zeros"
+    ) -> Weight:
+        """A new state variable of the shape and dtype of another one, named after it."""
+        path = getattr(reference_variable, "path", None) or reference_variable.name.replace(":", "_")
+        own = f"{path.replace('/', '_')}_{name}"
+        return self.add_variable(reference_variable.shape, initializer, reference_variable.dtype, own)
+
+    def index_of(self, variable: Variable) -> int:
+        """Which one of the variables that the optimizer was built with this is."""
+        return self._order[variable._id]
+
+    # ------------------------------------------------------------------ the learning rate
+
+    @property
+    def learning_rate(self) -> Any:
+        """The present learning rate: the variable that holds it, or what the schedule gives for this step."""
+        return self._rate if isinstance(self._rate, Variable) else self._rate()
+
+    @learning_rate.setter
+    def learning_rate(self, value: Any) -> None:
+        if isinstance(self._rate, Variable) and not isinstance(value, Variable) and not callable(value):
+            self._rate.assign(_number(value))
+            return
+        self._variables = [v for v in self._variables if v is not self._rate]
+        self._rate = self._as_rate(value)
+
+    lr = learning_rate
+
+    def _as_rate(self, value: Any) -> Callable[[], Any] | Variable:
+        if isinstance(value, Variable):
+            self._variables.insert(1, value)
+            return value
+        if callable(value):
+            return self._scheduled(value)
+        rate = Weight(_number(value), f"{self.name}/learning_rate", float32, trainable=False)
+        self._variables.insert(1, rate)
+        return rate
+
+    def _scheduled(self, schedule: Callable[..., Any]) -> Callable[[], Any]:
+        needed = [p for p in _parameters(schedule) if p.default is p.empty and p.kind is not p.VAR_KEYWORD]
+        if not needed:
+            return schedule
+        return lambda: schedule(cast(self.iterations, float32))
+
+    # ------------------------------------------------------------------ updates
+
+    @property
+    def variables(self) -> list[Variable]:
+        """The state: `iterations`, the learning rate where it is a variable, then what the updates keep."""
+        return list(self._variables)
+
+    def apply_gradients(self, grads_and_vars: Iterable[tuple[Any, Variable]]) -> Variable:
+        """Update variables, from pairs of a gradient and a variable.
+
+        Returns:
+          The `iterations` variable.
+
+        Raises:
+          ValueError: what is no list of pairs; otherwise see `apply`.
+
+        >>> import gradtape as tf
+        >>> v, optimizer = tf.Variable(1.0), tf.keras.optimizers.SGD(0.5)
+        >>> int(optimizer.apply_gradients([(tf.constant(2.0), v)])), float(v)
+        (1, 0.0)
+        """
+        pairs = list(grads_and_vars)
+        if not pairs or any(not isinstance(p, list | tuple) or len(p) != 2 for p in pairs):
+            raise ValueError(f"`apply_gradients` wants pairs, `zip(gradients, variables)`, got {_short(pairs)}.")
+        self.apply([g for g, _ in pairs], [v for _, v in pairs])
+        return self.iterations
+
+    def apply(self, grads: Sequence[Any], trainable_variables: Iterable[Variable] | None = None) -> None:
+        """Update variables with a list of gradients.
+
+        Args:
+          grads: one gradient per variable; None leaves the variable out, with a warning.
+          trainable_variables: by default those that the optimizer was built with.
+
+        Raises:
+          ValueError: another number of gradients than variables, only None, a gradient of another shape than
+            its variable, a variable that the optimizer was not built with.
+        """
+        gradients = list(grads)
+        if not gradients:
+            return
+        variables = self._known(trainable_variables)
+        if len(gradients) != len(variables):
+            raise ValueError(
+                f"An optimizer wants one gradient per variable, got {len(gradients)} for {len(variables)} variables."
+            )
+        with unrecorded():
+            pairs = self._pairs(gradients, variables)
+            if self._clip is not None:
+                pairs = list(zip(self._clip([g for g, _ in pairs]), [v for _, v in pairs], strict=True))
+            self._update(pairs)
+            self.iterations.assign_add(1)
+
+    def _known(self, variables: Iterable[Variable] | None) -> list[Variable]:
+        """The variables to update; builds the optimizer with them the first time."""
+        if variables is None:
+            if not self.built:
+                raise ValueError(
+                    "`apply` without variables wants an optimizer that is built: call `optimizer.build(variables)`."
+                )
+            return self._trained
+        found = list(variables)
+        if not self.built:
+            self.build(found)
+        unknown = [v for v in found if getattr(v, "_id", None) not in self._order]
+        if unknown:
+            raise ValueError(
+                f"Unknown variable: {unknown[0]!r}. This optimizer can only be called for the variables it was "
+                "originally built with. Make a new one for a new set of variables, or `build` it with all of them."
+            )
+        return found
+
+    def _pairs(self, gradients: Sequence[Any], variables: Sequence[Variable]) -> list[tuple[Tensor, Variable]]:
+        """The gradients that are there, in their variables' dtypes."""
+        missing = [_path(v) for g, v in zip(gradients, variables) if g is None]
+        if len(missing) == len(variables):
+            raise ValueError(
+                f"No gradients provided for any variable: all {len(missing)} are None. Was the loss computed inside "
+                "the tape's block, from these variables?"
+            )
+        if missing:
+            warnings.warn(
+                f"Gradients do not exist for variables {missing} when minimizing the loss. They stay as they are.",
+                stacklevel=4,
+            )
+        return [(_fitting(g, v), v) for g, v in zip(gradients, variables) if g is not None]
+
+    def _update(self, pairs: Sequence[tuple[Tensor, Variable]]) -> None:
+        rate = convert_to_tensor(self.learning_rate)
+        sizes: dict[DType, Tensor] = {}
+        for gradient, variable in pairs:
+            dtype = variable._aval.dtype
+            size = sizes.get(dtype)
+            if size is None:
+                size = sizes[dtype] = self.step_size(cast(rate, dtype))
+            self.update_step(gradient, variable, size)
+            if variable.constraint is not None:
+                variable.assign(variable.constraint(variable.read()))
+
+
+def _number(value: Any) -> float:
+    try:
+        if isinstance(value, str | bytes):
+            raise TypeError(value)
+        return float(value)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"`learning_rate` should be a number, a `tf.Variable` or a function of the step, got {value!r} of type "
+            f"{type(value).__name__}."
+        ) from None
+
+
+def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    try:
+        return list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):  # some built-in functions tell nothing; a schedule takes the step
+        return [inspect.Parameter("step", inspect.Parameter.POSITIONAL_ONLY)]
+
+
+def _fitting(gradient: Any, variable: Variable) -> Tensor:
+    g = cast(gradient, variable._aval.dtype)
+    if g._aval is not variable._aval:
+        raise ValueError(
+            f"The gradient of variable '{_path(variable)}' should have its shape {variable.shape}, got {g.shape}."
+        )
+    return g
+
+
+def _path(variable: Any) -> str:
+    return str(getattr(variable, "path", None) or getattr(variable, "name", variable))
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) < 80 else text[:77] + "..."
