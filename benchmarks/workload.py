@@ -1,0 +1,88 @@
+"""What a benchmark declares: races against peers, and figures that are counted. Targets are data beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from benchmarks.harness import OURS, Pace, Program
+
+BEST = "best peer"
+
+
+@dataclass(frozen=True)
+class Target:
+    """A bound from above: on our time in the race's unit, or on its ratio to a peer's, by default the fastest one's."""
+
+    limit: float
+    of: Literal["time", "ratio"] = "time"
+    against: str = BEST
+
+    def text(self, unit: str) -> str:
+        return f"≤ {self.limit:g} {unit}" if self.of == "time" else f"≤ {self.limit:g} × {self.against}"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What programs are built for. `quick`: small sizes, for a first look and for tests."""
+
+    threads: int = 1
+    quick: bool = False
+
+
+Build = Callable[[Setting], Sequence[Program]]
+
+
+@dataclass(frozen=True)
+class Race:
+    """A workload that our program and the peers' compute in turns.
+
+    `programs` says, for us and for each peer, how its programs are built (the peer is imported there); `reference`
+    gives the float64 results of the first calls, one entry per call. `scale` turns seconds into `unit`. `baseline`: a
+    program whose time is taken off everyone's. `alone`: a race that other numbers of threads would only repeat.
+    """
+
+    name: str
+    about: str
+    programs: Mapping[str, Build]
+    reference: Callable[[Setting], Sequence[Sequence[Any]]]
+    tolerance: float
+    unit: str = "ms"
+    scale: float = 1e3
+    targets: tuple[Target, ...] = ()
+    baseline: str | None = None
+    alone: bool = False
+    pace: Pace | None = None
+
+    @property
+    def peers(self) -> tuple[str, ...]:
+        return tuple(p for p in self.programs if p not in (OURS, self.baseline))
+
+
+@dataclass(frozen=True)
+class Figure:
+    """Something counted; `limit` None where it is only shown."""
+
+    name: str
+    value: float
+    unit: str
+    limit: float | None = None
+    note: str = ""
+
+    @property
+    def met(self) -> bool | None:
+        return None if self.limit is None else self.value <= self.limit
+
+
+@dataclass(frozen=True)
+class Count:
+    """A workload that is counted, not timed."""
+
+    name: str
+    about: str
+    figures: Callable[[Setting], Sequence[Figure]]
+    peers: tuple[str, ...] = ()
+
+
+Workload = Race | Count
