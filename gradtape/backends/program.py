@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from gradtape.ir.graph import Graph, Node, Value
+from gradtape.ops.call import Call
 from gradtape.ops.op import Constant
 from gradtape.ops.pointwise import Pointwise
 from gradtape.ops.reduction import Reduction
@@ -56,6 +57,8 @@ def render(graph: Graph, lower: Callable[[Any], Callable[..., Any]]) -> tuple[st
         for j, v in enumerate(node.outputs):
             names[id(v)] = f"t{at}" if len(node.outputs) == 1 else f"t{at}_{j}"
         left = ", ".join(names[id(v)] for v in node.outputs)
+        if isinstance(node.step.op, Call) and len(node.outputs) == 1:  # a program's results are always a tuple
+            left += ","
         right = _call(node, [names[id(v)] for v in node.inputs], memory.target(at), names, env, lower)
         lines.append(f"    {left} = {right}")
         dropped = [names[id(v)] for v in memory.dropped(at)]

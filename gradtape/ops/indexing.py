@@ -113,6 +113,7 @@ SCATTER_ADD = Opaque(
         Sample((Spec((4, 2)), Spec((4,), (0, 3), "int")), {"shape": (3, 2), "axis": 0, "batch_dims": 0}),
         Sample((Spec((2, 2, 2, 2)), Spec((2, 2), (0, 3), "int")), {"shape": (2, 3, 2), "axis": 1, "batch_dims": 0}),
         Sample((Spec((2, 2, 4)), Spec((2, 4), (0, 3), "int")), {"shape": (2, 2, 3), "axis": 2, "batch_dims": 1}),
+        Sample((Spec((0, 1)), Spec((0,), (0, 3), "int")), {"shape": (3, 1), "axis": 0, "batch_dims": 0}),
     ],
     doc="Zeros of a shape with slices added at integer positions; what meets at one position adds up.",
 )

@@ -63,7 +63,12 @@ TRANSPOSE = Structural(
     shape=lambda x, perm: None if x is None else tuple(x[k] for k in perm),
     transpose=lambda node, g: [emit("transpose", g, perm=inverse(node.step.params["perm"]))],
     idle=lambda x, perm: bool(perm == tuple(range(len(perm)))),
-    samples=[Sample((Spec((2, 3, 4)),), {"perm": (2, 0, 1)}), Sample((Spec((3,)),), {"perm": (0,)})],
+    samples=[
+        Sample((Spec((2, 3, 4)),), {"perm": (2, 0, 1)}),
+        Sample((Spec((3,)),), {"perm": (0,)}),
+        Sample((Spec((1, 0, 2)),), {"perm": (1, 2, 0)}),
+        Sample((Spec(()),), {"perm": ()}),
+    ],
     doc="The axes in another order.",
 )
 
@@ -174,7 +179,8 @@ UNSLICE = Structural(
     indices=1,
     view=False,
     samples=[
-        Sample((Spec((2, 2, 2)), Spec((2,), (1, 2), "int")), {"axes": (0, 2), "sizes": (3, 4), "strides": (1, -1)})
+        Sample((Spec((2, 2, 2)), Spec((2,), (1, 2), "int")), {"axes": (0, 2), "sizes": (3, 4), "strides": (1, -1)}),
+        Sample((Spec((0,)), Spec((1,), (1, 2), "int")), {"axes": (0,), "sizes": (3,), "strides": (1,)}),
     ],
     doc="Zeros of the full size with the operand at a slice: the transpose of `slice`.",
 )
@@ -261,7 +267,11 @@ REVERSE = Structural(
     lambda xp, x, axes: xp.flip(x, axes),
     shape=lambda x, axes: x,
     transpose=lambda node, g: [emit("reverse", g, axes=node.step.params["axes"])],
-    samples=[Sample((Spec((2, 3)),), {"axes": (0, 1)}), Sample((Spec((3,)),), {"axes": (0,)})],
+    samples=[
+        Sample((Spec((2, 3)),), {"axes": (0, 1)}),
+        Sample((Spec((3,)),), {"axes": (0,)}),
+        Sample((Spec((1, 0, 2)),), {"axes": (0, 1)}),
+    ],
     doc="The elements along some axes in the opposite order.",
 )
 

@@ -202,6 +202,7 @@ def _position(name: str) -> Opaque:
         samples=[
             Sample((Spec((2, 3)),), {"axis": 1, "dtype": int64}),
             Sample((Spec((4,)),), {"axis": 0, "dtype": int64}),
+            Sample((Spec((0, 1)),), {"axis": 1, "dtype": int64}),
         ],
         errors=[BadSample((((0,), "float32"),), InvalidArgumentError, "at least one", {"axis": 0, "dtype": int64})],
         doc=f"The index of the {'largest' if name == 'argmax' else 'smallest'} element; of equal ones the first.",

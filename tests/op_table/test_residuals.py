@@ -138,7 +138,7 @@ def test_named_expectations(op: Op, checks: Checks) -> None:
 
 
 def expected(case: Case, avals: tuple[Aval, ...]) -> Kept | None:
-    """What the table says; None where nothing can flow: to a result that is no number, or from a real one's imaginary part."""
+    """What the table says; None where nothing can flow, to a result of integers or from an imaginary part that is 0."""
     (out,) = case.step.infer(avals)
     if not out.dtype.is_differentiable or (case.op.name == "imag" and not avals[0].dtype.is_complex):
         return None
