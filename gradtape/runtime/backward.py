@@ -17,7 +17,7 @@ from gradtape.ops.call import HostRule, call_step
 from gradtape.ops.op import Step, constant
 from gradtape.runtime.dispatch import execute
 from gradtape.runtime.record import Path, Recorder, TrieNode
-from gradtape.runtime.state import STATE
+from gradtape.runtime.state import STATE, run_apart
 from gradtape.runtime.tensor import Tensor, wrap
 from gradtape.transforms.differentiate import augmented, leaves, pull_back
 from gradtape.transforms.simplify import simplify
@@ -45,7 +45,11 @@ class CompiledGraph:
         recorders = STATE.recorders
         active = tuple(any(r.is_watching(t) for r in recorders) for t in inputs) if recorders else ()
         if not any(active):
-            arrays = STATE.run(self.kernel, *[t._array for t in inputs])
+            operands = [t._array for t in inputs]
+            try:
+                arrays = STATE.run(self.kernel, *operands)
+            except RuntimeError as e:
+                arrays = run_apart(e, self.kernel, *operands)
             return [wrap(a if v.shape else a[()], v) for a, v in zip(arrays, self.avals, strict=True)]
         step = self.recorded.get(active)
         if step is None:

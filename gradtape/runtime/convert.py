@@ -10,7 +10,7 @@ import numpy as np
 from gradtape.ir.aval import aval
 from gradtape.ir.dtypes import DType, as_dtype, bool_, complex128, float32, int32, of_numpy, string
 from gradtape.ir.shapes import TensorShape
-from gradtape.runtime.state import STATE
+from gradtape.runtime.state import quietly
 from gradtape.runtime.tensor import EagerTensor, Tensor, from_array, wrap
 
 _PYTHON: dict[type, DType] = {bool: bool_, int: int32, float: float32, complex: complex128, str: string, bytes: string}
@@ -67,7 +67,7 @@ def _scalar(value: Any, dtype: DType | None) -> Tensor:
 
 def _cast(array: Any, dtype: DType) -> Any:
     """What is too large for a floating dtype becomes infinite, without a warning."""
-    return STATE.run(array.astype, dtype.numpy_dtype)
+    return quietly(array.astype, dtype.numpy_dtype)
 
 
 def _out_of_range(value: Any, dtype: DType) -> ValueError:

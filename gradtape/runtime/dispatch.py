@@ -8,7 +8,7 @@ from typing import Any
 from gradtape.backends.cpu import NAME, lower
 from gradtape.ir.errors import OpError, ResourceExhaustedError
 from gradtape.ops.op import Step
-from gradtape.runtime.state import STATE, new_id
+from gradtape.runtime.state import STATE, new_id, run_apart
 from gradtape.runtime.tensor import EagerTensor, Tensor, wrap
 
 _new = EagerTensor.__new__
@@ -22,6 +22,8 @@ def execute(step: Step, inputs: Sequence[Tensor]) -> Any:
     state = STATE
     try:
         result = state.run(kernel, *[t._array for t in inputs])
+    except RuntimeError as e:
+        result = run_apart(e, kernel, *[t._array for t in inputs])
     except (ValueError, TypeError, IndexError, MemoryError) as e:
         raise explained(step, inputs, e) from e
     if len(outs) == 1 and not isinstance(result, tuple):
@@ -45,6 +47,8 @@ def unary(step: Step, x: Tensor) -> Tensor:
     state = STATE
     try:
         array = state.run(kernel, x._array)
+    except RuntimeError as e:
+        array = run_apart(e, kernel, x._array)
     except (ValueError, TypeError, IndexError, MemoryError) as e:
         raise explained(step, (x,), e) from e
     t = _new(EagerTensor)
@@ -65,6 +69,8 @@ def binary(step: Step, x: Tensor, y: Tensor) -> Tensor:
     state = STATE
     try:
         array = state.run(kernel, x._array, y._array)
+    except RuntimeError as e:
+        array = run_apart(e, kernel, x._array, y._array)
     except (ValueError, TypeError, IndexError, MemoryError) as e:
         raise explained(step, (x, y), e) from e
     t = _new(EagerTensor)

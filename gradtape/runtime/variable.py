@@ -15,7 +15,7 @@ from gradtape.ir.errors import InvalidArgumentError
 from gradtape.ir.shapes import TensorShape, shape_text
 from gradtape.runtime import convert as conversion
 from gradtape.runtime.convert import convert
-from gradtape.runtime.state import STATE, new_id
+from gradtape.runtime.state import STATE, new_id, quietly
 from gradtape.runtime.tensor import Operators, Reference, Tensor, array_text, wrap
 
 _names = itertools.count()
@@ -200,10 +200,10 @@ class Variable(Operators):
             raise InvalidArgumentError(f"An update wants the variable's shape: {self._misfit(tensor)}")
         array = self._owned()
         if array is not None:
-            STATE.run(ufunc, array, tensor._array, out=array)
+            quietly(ufunc, array, tensor._array, array)
             self._snapshot = wrap(array, self._aval)
         else:
-            self._snapshot = wrap(STATE.run(ufunc, self._snapshot._array, tensor._array), self._aval)
+            self._snapshot = wrap(quietly(ufunc, self._snapshot._array, tensor._array), self._aval)
         return self
 
     def overwrite(self, array: Any) -> None:
