@@ -21,9 +21,8 @@ from gradtape.runtime.tensor import EagerTensor, Tensor
 _KINDS = {"f": "floating", "c": "complex", "i": "integer", "u": "unsigned integer", "b": "bool", "s": "string"}
 
 
-def _document(f: Callable[..., Any], name: str, op: Pointwise, call: str, result: str) -> None:
+def _document(f: Callable[..., Any], name: str, op: Pointwise, call: str, result: str, names: str) -> None:
     takes = ", ".join(_KINDS[k] for k in op.accepts)
-    names = "x" if len(op.operands) == 1 else "x, y"
     broadcast = "" if len(op.operands) == 1 else " Shapes broadcast; dtypes must agree."
     mixed = "" if len(op.operands) == 1 else ", for mixed dtypes and for shapes that do not broadcast"
     gives = {"bool": "bool", "real": "the real part's dtype", "same": "the same dtype"}[op.result]
@@ -48,13 +47,21 @@ def _document(f: Callable[..., Any], name: str, op: Pointwise, call: str, result
     """
 
 
-def _one(name: str, op: Pointwise, call: str, result: str) -> Callable[..., Tensor]:
+def _one(name: str, op: Pointwise, call: str, result: str, operand: str = "x") -> Callable[..., Tensor]:
+    """A function of one operand, under the keyword that TensorFlow has for it."""
     step = op.bind()
 
-    def function(x: Any, name: str | None = None) -> Tensor:
+    def of_x(x: Any, name: str | None = None) -> Tensor:
         return unary(step, x if type(x) is EagerTensor else convert(x))
 
-    _document(function, name, op, call, result)
+    def of_features(features: Any, name: str | None = None) -> Tensor:
+        return unary(step, features if type(features) is EagerTensor else convert(features))
+
+    def of_input(input: Any, name: str | None = None) -> Tensor:
+        return unary(step, input if type(input) is EagerTensor else convert(input))
+
+    function = {"x": of_x, "features": of_features, "input": of_input}[operand]
+    _document(function, name, op, call, result, operand)
     return function
 
 
@@ -66,7 +73,7 @@ def _two(name: str, op: Pointwise, call: str, result: str) -> Callable[..., Tens
             x, y = convert_all([x, y])
         return binary(step, x, y)
 
-    _document(function, name, op, call, result)
+    _document(function, name, op, call, result, "x, y")
     return function
 
 
@@ -96,22 +103,22 @@ asinh = _one("asinh", e.ASINH, "tf.asinh([0.0, 1.0])", "[0.     0.8814]")
 acosh = _one("acosh", e.ACOSH, "tf.acosh([1.0, 2.0])", "[0.    1.317]")
 atanh = _one("atanh", e.ATANH, "tf.atanh([0.0, 0.5])", "[0.     0.5493]")
 sigmoid = _one("sigmoid", e.SIGMOID, "tf.sigmoid([0.0, -100.0])", "[0.5 0. ]")
-softplus = _one("softplus", e.SOFTPLUS, "tf.nn.softplus([0.0, 100.0])", "[  0.6931 100.    ]")
+softplus = _one("softplus", e.SOFTPLUS, "tf.nn.softplus([0.0, 100.0])", "[  0.6931 100.    ]", "features")
 log_sigmoid = _one("log_sigmoid", e.LOG_SIGMOID, "tf.math.log_sigmoid([0.0, -100.0])", "[  -0.6931 -100.    ]")
-softsign = _one("softsign", e.SOFTSIGN, "tf.nn.softsign([1.0, -3.0])", "[ 0.5  -0.75]")
-relu = _one("relu", e.RELU, "tf.nn.relu([-1.0, 2.0])", "[0. 2.]")
-relu6 = _one("relu6", e.RELU6, "tf.nn.relu6([-1.0, 2.0, 8.0])", "[0. 2. 6.]")
-elu = _one("elu", e.ELU, "tf.nn.elu([-1.0, 2.0])", "[-0.6321  2.    ]")
-selu = _one("selu", e.SELU, "tf.nn.selu([-1.0, 2.0])", "[-1.1113  2.1014]")
+softsign = _one("softsign", e.SOFTSIGN, "tf.nn.softsign([1.0, -3.0])", "[ 0.5  -0.75]", "features")
+relu = _one("relu", e.RELU, "tf.nn.relu([-1.0, 2.0])", "[0. 2.]", "features")
+relu6 = _one("relu6", e.RELU6, "tf.nn.relu6([-1.0, 2.0, 8.0])", "[0. 2. 6.]", "features")
+elu = _one("elu", e.ELU, "tf.nn.elu([-1.0, 2.0])", "[-0.6321  2.    ]", "features")
+selu = _one("selu", e.SELU, "tf.nn.selu([-1.0, 2.0])", "[-1.1113  2.1014]", "features")
 is_nan = _one("is_nan", c.IS_NAN, "tf.math.is_nan([1.0, float('nan')])", "[False  True]")
 is_inf = _one("is_inf", c.IS_INF, "tf.math.is_inf([1.0, float('-inf')])", "[False  True]")
 is_finite = _one("is_finite", c.IS_FINITE, "tf.math.is_finite([1.0, float('inf')])", "[ True False]")
 logical_not = _one("logical_not", c.LOGICAL_NOT, "tf.logical_not([True, False])", "[False  True]")
-identity = _one("identity", a.IDENTITY, "tf.identity([1.0, 2.0])", "[1. 2.]")
-stop_gradient = _one("stop_gradient", a.STOP_GRADIENT, "tf.stop_gradient([1.0, 2.0])", "[1. 2.]")
+identity = _one("identity", a.IDENTITY, "tf.identity([1.0, 2.0])", "[1. 2.]", "input")
+stop_gradient = _one("stop_gradient", a.STOP_GRADIENT, "tf.stop_gradient([1.0, 2.0])", "[1. 2.]", "input")
 conj = _one("conj", a.CONJ, "tf.math.conj([1 + 2j])", "[1.-2.j]")
-real = _one("real", a.REAL, "tf.math.real([1 + 2j])", "[1.]")
-imag = _one("imag", a.IMAG, "tf.math.imag([1 + 2j])", "[2.]")
+real = _one("real", a.REAL, "tf.math.real([1 + 2j])", "[1.]", "input")
+imag = _one("imag", a.IMAG, "tf.math.imag([1 + 2j])", "[2.]", "input")
 
 add = _two("add", a.ADD, "tf.add([1.0, 2.0], 3.0)", "[4. 5.]")
 subtract = _two("subtract", a.SUBTRACT, "tf.subtract([1.0, 2.0], 3.0)", "[-2. -1.]")
@@ -124,7 +131,6 @@ floormod = _two("floormod", a.FLOORMOD, "tf.math.floormod([7, -7], 2)", "[1 1]")
 squared_difference = _two(
     "squared_difference", a.SQUARED_DIFFERENCE, "tf.math.squared_difference([1.0, 2.0], 4.0)", "[9. 4.]"
 )
-atan2 = _two("atan2", e.ATAN2, "tf.math.atan2([0.0, 1.0], [-1.0, 0.0])", "[3.1416 1.5708]")
 multiply_no_nan = _two(
     "multiply_no_nan", a.MULTIPLY_NO_NAN, "tf.math.multiply_no_nan([float('inf'), 2.0], [0.0, 3.0])", "[0. 6.]"
 )
@@ -161,6 +167,16 @@ def divide(x: Any, y: Any, name: str | None = None) -> Tensor:
     [0.25 0.5 ] [0.5]
     """
     return true_divide(*convert_all([x, y]))
+
+
+def atan2(y: Any, x: Any, name: str | None = None) -> Tensor:
+    """The angle of the point (x, y), in [-pi, pi]. Shapes broadcast; dtypes must agree.
+
+    >>> import gradtape as tf
+    >>> print(tf.math.atan2([0.0, 1.0], [-1.0, 0.0]).numpy().round(4))
+    [3.1416 1.5708]
+    """
+    return binary(e.ATAN2.bind(), *convert_all([y, x]))
 
 
 def round(x: Any, name: str | None = None) -> Tensor:

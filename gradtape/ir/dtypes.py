@@ -190,7 +190,7 @@ def of_numpy(dtype: np.dtype[Any]) -> DType:
     return found
 
 
-def as_dtype(value: Any) -> DType:
+def as_dtype(type_value: Any) -> DType:
     """The `DType` that a name, a NumPy or Python type, or a `DType` stands for.
 
     >>> import gradtape as tf
@@ -200,14 +200,14 @@ def as_dtype(value: Any) -> DType:
     Raises:
       TypeError: when there is no such type.
     """
-    if isinstance(value, DType):
-        return value
-    if isinstance(value, str) and value in _BY_NAME:
-        return _BY_NAME[value]
-    if isinstance(value, type) and value in _BY_PYTHON:
-        return _BY_PYTHON[value]
+    if isinstance(type_value, DType):
+        return type_value
+    if isinstance(type_value, str) and type_value in _BY_NAME:
+        return _BY_NAME[type_value]
+    if isinstance(type_value, type) and type_value in _BY_PYTHON:
+        return _BY_PYTHON[type_value]
     try:
-        return of_numpy(np.dtype(value))
+        return of_numpy(np.dtype(type_value))
     except TypeError:
         known = ", ".join(d.name for d in ALL)
-        raise TypeError(f"Cannot convert {value!r} to a dtype. Known dtypes: {known}.") from None
+        raise TypeError(f"Cannot convert {type_value!r} to a dtype. Known dtypes: {known}.") from None
