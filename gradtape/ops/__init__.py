@@ -8,9 +8,12 @@ from gradtape.ops import (
     elementary,
     indexing,
     layout,
+    ordering,
+    placement,
     random_bits,
     reductions,
     rowwise,
+    scans,
 )
 
 __all__ = [
@@ -21,7 +24,10 @@ __all__ = [
     "elementary",
     "indexing",
     "layout",
+    "ordering",
+    "placement",
     "random_bits",
     "reductions",
     "rowwise",
+    "scans",
 ]

