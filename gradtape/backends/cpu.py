@@ -19,6 +19,7 @@ from gradtape.ops.contraction import Contraction
 from gradtape.ops.layout import Positions
 from gradtape.ops.op import Constant, Op, Step
 from gradtape.ops.opaque import Opaque
+from gradtape.ops.placement import Assemble, assemble_arrays
 from gradtape.ops.pointwise import Pointwise
 from gradtape.ops.reduction import Reduction
 from gradtape.ops.structural import Structural
@@ -140,6 +141,11 @@ def _call(step: Step) -> Kernel:
     return compile_graph(step.params["graph"], lower)
 
 
+def _assemble(step: Step) -> Kernel:
+    p = step.params
+    return lambda *arrays: assemble_arrays(np, arrays, p["shape"], p["dtype"], p["terms"])
+
+
 def _constant(step: Step) -> Kernel:
     value = np.asarray(step.params["value"]).astype(step.params["dtype"].numpy_dtype)[()]
     shape = step.params["shape"]
@@ -149,7 +155,7 @@ def _constant(step: Step) -> Kernel:
 
 
 def _positions(step: Step) -> Kernel:
-    value = np.array(step.params["value"], np.int64)
+    value = np.array(list(step.params["value"]), np.int64)
     return value.copy  # a program may write over what its nodes make
 
 
@@ -161,6 +167,7 @@ RULES: dict[type, Callable[[Step], Kernel]] = {
     Opaque: _with_module,
     Composite: _composite,
     Call: _call,
+    Assemble: _assemble,
     Constant: _constant,
     Positions: _positions,
 }

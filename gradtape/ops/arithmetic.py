@@ -31,19 +31,27 @@ def _binary(name: str, value: Any, partials: Any, **options: Any) -> Pointwise:
     return Pointwise(name, value, partials, operands="x y", errors=_mismatched(name), **options)
 
 
-ADD = _binary("add", "add", [1, 1], doc="x + y, elementwise.")
-SUBTRACT = _binary("subtract", "subtract", [1, -1], neutral={1: 0}, doc="x - y, elementwise.")
-MULTIPLY = _binary("multiply", "multiply", [lambda y: y, lambda x: x], neutral={0: 1, 1: 1}, doc="x * y, elementwise.")
+ADD = _binary("add", "add", [1, 1], linear=((0, 1),), doc="x + y, elementwise.")
+SUBTRACT = _binary("subtract", "subtract", [1, -1], linear=((0, 1),), neutral={1: 0}, doc="x - y, elementwise.")
+MULTIPLY = _binary(
+    "multiply",
+    "multiply",
+    [lambda y: y, lambda x: x],
+    linear=((0,), (1,)),
+    neutral={0: 1, 1: 1},
+    doc="x * y, elementwise.",
+)
 DIVIDE = _binary(
     "divide",
     "divide",
     [lambda y: 1 / y, lambda out, y: -out / y],
     accepts="fc",
+    linear=((0,),),
     neutral={1: 1},
     domain=((-2.0, 2.0), POSITIVE),
     doc="x / y, elementwise, of floating or complex tensors.",
 )
-NEGATIVE = Pointwise("negative", "negative", [-1], accepts="fciu", doc="-x, elementwise.")
+NEGATIVE = Pointwise("negative", "negative", [-1], accepts="fciu", linear=((0,),), doc="-x, elementwise.")
 
 
 def _power(xp: Any, x: Any, y: Any) -> Any:
@@ -149,6 +157,7 @@ MULTIPLY_NO_NAN = _binary(
     None,
     [lambda y: y, lambda x: x],
     array=_multiply_no_nan,
+    linear=((0,), (1,)),
     accepts="fc",
     linear_at_zero=True,
     doc="x * y, and 0 where y is 0 even if x is not finite.",
@@ -165,6 +174,7 @@ DIVIDE_NO_NAN = _binary(
     None,
     [lambda y: fn.divide_no_nan(1, y), lambda out, y: -fn.divide_no_nan(out, y)],
     array=_divide_no_nan,
+    linear=((0,),),
     accepts="fc",
     domain=((-2.0, 2.0), POSITIVE),
     doc="x / y, and 0 where y is 0.",
@@ -202,12 +212,15 @@ CAST = Cast(
     None,
     array=_cast,
     accepts="fciubs",
+    linear=((0,),),
     vjp=_cast_vjp,
     samples=[Sample((Spec((2, 3)),), {"dtype": float64}), Sample((Spec(()),), {"dtype": float64})],
     errors=[BadSample((((2,), "string"),), InvalidArgumentError, "does not convert string", {"dtype": float64})],
     doc="x with another dtype; a complex tensor cast to a real one keeps its real part.",
 )
-IDENTITY = Pointwise("identity", "positive", [1], accepts="fciubs", array=lambda xp, x: x, doc="x itself.")
+IDENTITY = Pointwise(
+    "identity", "positive", [1], linear=((0,),), accepts="fciubs", array=lambda xp, x: x, doc="x itself."
+)
 STOP_GRADIENT = Pointwise(
     "stop_gradient", None, [None], array=lambda xp, x: x, accepts="fciubs", doc="x, as a constant for gradients."
 )
@@ -240,10 +253,13 @@ COMPLEX = Complex(
     None,
     operands="x y",
     array=_complex,
+    linear=((0, 1),),
     vjp=lambda node, g: [emit("real", g), emit("imag", g)],
     doc="x + iy from real and imaginary parts.",
 )
-CONJ = Pointwise("conj", "conj", accepts="fc", vjp=lambda node, g: [emit("conj", g)], doc="The complex conjugate.")
+CONJ = Pointwise(
+    "conj", "conj", accepts="fc", linear=((0,),), vjp=lambda node, g: [emit("conj", g)], doc="The complex conjugate."
+)
 
 
 def _real_vjp(node: Node, g: Value) -> list[Value | None]:
@@ -254,8 +270,8 @@ def _imag_vjp(node: Node, g: Value) -> list[Value | None]:
     return [emit("complex", constant(0, g.aval.dtype), g) if node.inputs[0].aval.dtype.is_complex else None]
 
 
-REAL = Pointwise("real", "real", accepts="fc", result="real", vjp=_real_vjp, doc="The real part.")
-IMAG = Pointwise("imag", "imag", accepts="fc", result="real", vjp=_imag_vjp, doc="The imaginary part.")
+REAL = Pointwise("real", "real", accepts="fc", result="real", linear=((0,),), vjp=_real_vjp, doc="The real part.")
+IMAG = Pointwise("imag", "imag", accepts="fc", result="real", linear=((0,),), vjp=_imag_vjp, doc="The imaginary part.")
 
 
 def _complex_abs_vjp(node: Node, g: Value) -> list[Value | None]:

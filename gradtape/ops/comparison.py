@@ -81,6 +81,7 @@ SELECT = Pointwise(
     condition=True,
     vjp=_select_vjp,
     masks=_select_masks,
+    linear=((1, 2),),
     domain=((0.0, 1.0), (-2.0, 2.0), (-2.0, 2.0)),
     errors=[
         BadSample((((2,), "float32"),) * 3, InvalidArgumentError, "bool condition"),

@@ -10,7 +10,9 @@ from gradtape.ir.aval import Aval, aval
 from gradtape.ir.dtypes import int64
 from gradtape.ir.errors import InvalidArgumentError
 from gradtape.ir.graph import Node, Value
+from gradtape.ir.index import Index
 from gradtape.ir.shapes import Shape, broadcast, broadcast_axes, shape_text, size_of
+from gradtape.ops import moves
 from gradtape.ops.op import Op, emit
 from gradtape.ops.samples import BadSample, Sample, Spec
 from gradtape.ops.structural import Structural
@@ -48,6 +50,7 @@ RESHAPE = Structural(
     lambda xp, x, shape: x.reshape(shape),
     shape=_reshape_shape,
     transpose=lambda node, g: [emit("reshape", g, shape=node.inputs[0].aval.dims)],
+    moves=lambda node: [[moves.Reshape(node.step.params["shape"])]],
     idle=lambda x, shape: bool(x.shape == shape),
     samples=[
         Sample((Spec((2, 6)),), {"shape": (3, 4)}),
@@ -62,6 +65,7 @@ TRANSPOSE = Structural(
     lambda xp, x, perm: x.transpose(perm),
     shape=lambda x, perm: None if x is None else tuple(x[k] for k in perm),
     transpose=lambda node, g: [emit("transpose", g, perm=inverse(node.step.params["perm"]))],
+    moves=lambda node: [[moves.Transpose(node.step.params["perm"])]],
     idle=lambda x, perm: bool(perm == tuple(range(len(perm)))),
     samples=[
         Sample((Spec((2, 3, 4)),), {"perm": (2, 0, 1)}),
@@ -100,6 +104,7 @@ BROADCAST_TO = Structural(
     lambda xp, x, shape: xp.broadcast_to(x, shape),
     shape=_broadcast_shape,
     transpose=_broadcast_transpose,
+    moves=lambda node: [[moves.Broadcast(node.step.params["shape"])]],
     repeats=True,
     idle=lambda x, shape: bool(x.shape == shape),
     samples=[
@@ -140,12 +145,19 @@ def _slice_transpose(node: Node, g: Value) -> list[Value | None]:
     return [emit("unslice", g, begin, axes=p["axes"], sizes=full, strides=p["strides"])]
 
 
+def _slice_moves(node: Node) -> list[list[moves.Move]]:
+    p, begin = node.step.params, node.inputs[1]
+    cuts = zip(p["axes"], p["sizes"], p["strides"], strict=True)
+    return [[moves.Gather(k, moves.line(begin, i, n, by), n) for i, (k, n, by) in enumerate(cuts)]]
+
+
 _CUTS = {"axes": (0, 2), "sizes": (2, 2), "strides": (1, -1)}
 SLICE = Structural(
     "slice",
     lambda xp, x, begin, axes, sizes, strides: x[slices(begin, x.ndim, axes, sizes, strides)],
     shape=_slice_shape,
     transpose=_slice_transpose,
+    moves=_slice_moves,
     indices=1,
     samples=[
         Sample((Spec((3, 2, 3)), Spec((2,), (1, 2), "int")), _CUTS),
@@ -164,6 +176,12 @@ def _unslice(xp: Any, g: Any, begin: Any, axes: Any, sizes: Any, strides: Any) -
     return out
 
 
+def _unslice_moves(node: Node) -> list[list[moves.Move]]:
+    p, (part, begin) = node.step.params, node.inputs
+    cuts = zip(p["axes"], p["sizes"], p["strides"], strict=True)
+    return [[moves.Scatter(k, moves.line(begin, i, part.aval.dims[k], by), n) for i, (k, n, by) in enumerate(cuts)]]
+
+
 def _unslice_transpose(node: Node, g: Value) -> list[Value | None]:
     x, begin = node.inputs
     p = node.step.params
@@ -176,6 +194,7 @@ UNSLICE = Structural(
     _unslice,
     shape=_slice_shape,
     transpose=_unslice_transpose,
+    moves=_unslice_moves,
     indices=1,
     view=False,
     samples=[
@@ -198,6 +217,12 @@ def _pad(xp: Any, x: Any, low: tuple[int, ...], high: tuple[int, ...]) -> Any:
     return out
 
 
+def _pad_moves(node: Node) -> list[list[moves.Move]]:
+    shape, result = node.inputs[0].aval.dims, node.outputs[0].aval.dims
+    low = node.step.params["low"]
+    return [[moves.Scatter(k, Index(np.arange(n) + low[k]), result[k]) for k, n in enumerate(shape) if n != result[k]]]
+
+
 def _pad_transpose(node: Node, g: Value) -> list[Value | None]:
     low, shape = node.step.params["low"], node.inputs[0].aval.dims
     axes = tuple(k for k in range(len(shape)) if shape[k] != g.aval.dims[k])
@@ -210,6 +235,7 @@ PAD = Structural(
     _pad,
     shape=_pad_shape,
     transpose=_pad_transpose,
+    moves=_pad_moves,
     view=False,
     samples=[
         Sample((Spec((2, 3)),), {"low": (1, 0), "high": (0, 2)}),
@@ -236,6 +262,17 @@ def _concat_shape(*shapes: Shape, axis: int) -> Shape:
     return tuple(out)
 
 
+def _concat_moves(node: Node) -> list[list[moves.Move]]:
+    axis, n = node.step.params["axis"], node.outputs[0].aval.dims[node.step.params["axis"]]
+    placed: list[list[moves.Move]] = []
+    start = 0
+    for v in node.inputs:
+        size = v.aval.dims[axis]
+        placed.append([moves.Scatter(axis, Index(np.arange(size) + start), n)])
+        start += size
+    return placed
+
+
 def _concat_transpose(node: Node, g: Value) -> list[Value | None]:
     axis, start, parts = node.step.params["axis"], 0, []
     for v in node.inputs:
@@ -251,6 +288,7 @@ CONCAT = Structural(
     lambda xp, *parts, axis: xp.concatenate(parts, axis=axis),
     shape=_concat_shape,
     transpose=_concat_transpose,
+    moves=_concat_moves,
     view=False,
     samples=[
         Sample((Spec((2, 3)), Spec((2, 1)), Spec((2, 0))), {"axis": 1}),
@@ -262,11 +300,19 @@ CONCAT = Structural(
     ],
     doc="Tensors joined along an axis.",
 )
+
+
+def _reverse_moves(node: Node) -> list[list[moves.Move]]:
+    shape = node.inputs[0].aval.dims
+    return [[moves.Scatter(k, Index(np.arange(shape[k])[::-1]), shape[k]) for k in node.step.params["axes"]]]
+
+
 REVERSE = Structural(
     "reverse",
     lambda xp, x, axes: xp.flip(x, axes),
     shape=lambda x, axes: x,
     transpose=lambda node, g: [emit("reverse", g, axes=node.step.params["axes"])],
+    moves=_reverse_moves,
     samples=[
         Sample((Spec((2, 3)),), {"axes": (0, 1)}),
         Sample((Spec((3,)),), {"axes": (0,)}),
@@ -301,6 +347,7 @@ DIAGONAL = Structural(
     _diagonal,
     shape=_diagonal_shape,
     transpose=lambda node, g: [emit("undiagonal", g)],
+    moves=lambda node: [[moves.Diagonal()]],
     samples=[Sample((Spec((2, 3, 3)),)), Sample((Spec((0, 0)),))],
     errors=[BadSample((((2, 3), "float32"),), InvalidArgumentError, "two equal last axes")],
     doc="The elements at equal positions of the last two axes.",
@@ -310,6 +357,7 @@ UNDIAGONAL = Structural(
     _undiagonal,
     shape=lambda x: None if x is None else (*x, x[-1]),
     transpose=lambda node, g: [emit("diagonal", g)],
+    moves=lambda node: [[moves.Undiagonal()]],
     view=False,
     samples=[Sample((Spec((2, 3)),)), Sample((Spec((1,)),))],
     doc="Zeros with the last axis on the diagonal of two: the transpose of `diagonal`.",

@@ -32,6 +32,8 @@ class Pointwise(Op):
       accepts: kinds of dtype that the operands may have (letters of `DType.kind`).
       result: "same", "bool" or "real" (of a complex operand).
       condition: the first operand is a bool mask and no number.
+      linear: groups of operands in which the op is linear, together, while the others stay as they are:
+        ((0, 1),) for a sum, ((0,), (1,)) for a product.
       neutral: per operand position, the number that leaves the other operand as it is, bit for bit.
       linear_at_zero: a zero cotangent gives zero, even where the partial is not finite.
       masks: (node, mask of the cotangent) to the masks of the operands' cotangents, where they differ.
@@ -52,6 +54,7 @@ class Pointwise(Op):
         result: str = "same",
         condition: bool = False,
         linear_at_zero: bool = False,
+        linear: tuple[tuple[int, ...], ...] = (),
         neutral: dict[int, float] | None = None,
         vjp: Rule | None = None,
         masks: Callable[[Node, Value | None], Sequence[Value | None]] | None = None,
@@ -69,7 +72,7 @@ class Pointwise(Op):
         self.partials = tuple(trace(p) if callable(p) else p for p in partials)
         self.accepts, self.result, self.condition = accepts, result, condition
         self.linear_at_zero, self.rule, self.neutral = linear_at_zero, vjp, neutral or {}
-        self.masks = masks
+        self.masks, self.linear = masks, linear
         self.domain = tuple(domain) if domain else ((-2.0, 2.0),) * len(self.operands)
         self.avoid = avoid
         drawn = tuple(samples) or tuple(self._samples())

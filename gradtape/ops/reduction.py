@@ -61,6 +61,13 @@ class Reduction(Op):
         shape = None if x.shape is None else reduced(x.shape, params["axes"], params["keepdims"])
         return (aval(shape, x.dtype),)
 
+    def coefficient(self, n: int) -> float | None:
+        """The number c for which the reduction of n elements is c times their sum; None: there is none."""
+        if self.partial is None or mentions(self.partial) - {"n"} or not n:
+            return None
+        value = trace(self.formula, n=n)
+        return float(value.leaf) if value.op == "number" else None
+
     def vjp(self, node: Node, cotangents: list[Value | None], wanted: list[bool]) -> list[Value | None]:
         pulled = self.pull(node, [None if g is None else Cotangent(g) for g in cotangents], wanted)
         return [None if c is None else c.value for c in pulled]

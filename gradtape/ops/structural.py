@@ -9,6 +9,7 @@ from gradtape.ir.aval import Aval, aval
 from gradtape.ir.dtypes import float32
 from gradtape.ir.graph import Node, Value
 from gradtape.ir.shapes import Shape
+from gradtape.ops.moves import Move
 from gradtape.ops.op import Cotangent, Op, constant, emit
 from gradtape.ops.samples import BadSample, Sample
 
@@ -20,6 +21,7 @@ class Structural(Op):
       value: (array module, *arrays, **params) to the result.
       shape: (*shapes, **params) to the result's shape.
       transpose: (node, cotangent) to the cotangents of the operands: an op of this kind again.
+      moves: (node) to the moves of each operand's elements; the result is the sum over operands.
       indices: how many trailing operands are integer positions.
       view: the value shares memory with its operand.
       repeats: the result is the operand broadcast, so that a pointwise op may take the operand instead.
@@ -35,6 +37,7 @@ class Structural(Op):
         *,
         shape: Callable[..., Shape],
         transpose: Callable[[Node, Value], Sequence[Value | None]],
+        moves: Callable[[Node], Sequence[Sequence[Move]]] | None = None,
         indices: int = 0,
         view: bool = True,
         repeats: bool = False,
@@ -44,7 +47,7 @@ class Structural(Op):
         doc: str = "",
         notes: str = "",
     ) -> None:
-        self.value, self.shape, self.transpose = value, shape, transpose
+        self.value, self.shape, self.transpose, self.moves = value, shape, transpose, moves
         self.indices, self.view, self.repeats, self.idle = indices, view, repeats, idle
         super().__init__(name, doc=doc, samples=samples, errors=errors, notes=notes)
 

@@ -1,0 +1,133 @@
+"""Sums of rows: terms of equal structure merge, others stand side by side, as long as that pays. Floor: transforms."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from gradtape.ir.graph import Value
+from gradtape.ir.index import Index
+from gradtape.transforms.rows.builder import Builder
+from gradtape.transforms.rows.leaving import expanded_fully
+from gradtape.transforms.rows.letters import Letter, Pair, known, pair
+from gradtape.transforms.rows.terms import (
+    Factor,
+    Rows,
+    Term,
+    absorbed,
+    align,
+    multiplied_out,
+    on_axes,
+    relettered,
+    rows_of,
+    size,
+)
+
+MAX_TERMS = 16
+
+
+def added(b: Builder, values: Sequence[Rows]) -> Rows:
+    """The sum of rows of one shape."""
+    terms: list[Term] = []
+    for t in (t for v in values for t in v.terms):
+        for i, s in enumerate(terms):
+            merged = _merged(b, s, t, values[0])
+            if merged is not None:
+                terms[i] = merged
+                break
+        else:
+            terms.append(t)
+    first = values[0]
+    return settled(b, rows_of(terms, first.rows, first.shape, first.dtype))
+
+
+def settled(b: Builder, v: Rows) -> Rows:
+    """Written out where the terms stopped paying: too many of them, or more numbers than the dense array has."""
+    if len(v.terms) < 2:
+        return v
+    pays = len(v.terms) <= MAX_TERMS and stored(v) <= max(1, math.prod(v.rows + v.shape))
+    return v if pays else expanded_fully(b, v)
+
+
+def stored(v: Rows) -> int:
+    """How many numbers the factors hold."""
+    return sum(f.value.aval.size for t in v.terms for f in t.factors)
+
+
+def _pairs(t: Term) -> list[Pair]:
+    return [p for a in (*t.rows, *t.own) for p in a]
+
+
+def _matched(b: Builder, s: Term, t: Term) -> Term | None:
+    """t in the letters of s so that all axes agree; None where they cannot. Letters agree up to name and order:
+    what counts are the positions that a letter takes on all of its sub-axes together."""
+    if [[p.extent for p in a] for a in (*s.rows, *s.own)] != [[p.extent for p in a] for a in (*t.rows, *t.own)]:
+        return None
+    ours, theirs = _pairs(s), _pairs(t)
+    names: dict[Letter, Letter] = {}
+    for p, q in zip(ours, theirs, strict=True):
+        if names.setdefault(q.letter, p.letter) is not p.letter or p.letter.size != q.letter.size:
+            return None
+    if len(set(names.values())) < len(names):
+        return None
+    new = {}
+    for q, p in names.items():
+        way = _renamed([x for x in ours if x.letter is p], [x for x in theirs if x.letter is q], p)
+        if way is None:
+            return None
+        new[q] = (way,)
+    return relettered(b, t, new)
+
+
+def _renamed(ours: Sequence[Pair], theirs: Sequence[Pair], p: Letter) -> Pair | None:
+    """How a letter of the other term runs over ours; None where they take different positions."""
+    if all(_same_index(x, y) for x, y in zip(ours, theirs, strict=True)):
+        return pair(p)
+    mine, other = [known(x) for x in ours], [known(x) for x in theirs]
+    if any(k is None for k in (*mine, *other)):
+        return None
+    a, c = (np.stack([k for k in lists if k is not None]) for lists in (mine, other))
+    at_a, at_c = np.lexsort(a), np.lexsort(c)
+    if not np.array_equal(a[:, at_a], c[:, at_c]):
+        return None
+    return pair(p, Index(at_c[np.argsort(at_a)]), p.size)
+
+
+def _same_index(x: Pair, y: Pair) -> bool:
+    return x.index is y.index or (isinstance(x.index, Index) and x.index == y.index)
+
+
+def _merged(b: Builder, s: Term, other: Term, of: Rows) -> Term | None:
+    """s + t as one term where axes agree: common factors f are taken out, f·g + f·h = f·(g + h), and the rest is
+    added if g + h is no larger than g and h apart. None: both stay."""
+    t = _matched(b, s, other)
+    if t is None:
+        return None
+    theirs = list(t.factors)
+    mine: list[Factor] = []
+    common: list[Factor] = []
+    for f in s.factors:
+        twin = next((g for g in theirs if _same(f, g)), None)
+        (mine if twin is None else common).append(f)
+        if twin is not None:
+            theirs.remove(twin)
+    letters = [c for c in on_axes(s) if any(c in f.letters for f in (*mine, *theirs))]
+    if size(letters) > sum(f.value.aval.size for f in (*mine, *theirs)) + 1:
+        return None
+    g, h = (multiplied_out(b, x, letters, of.dtype) for x in (mine, theirs))
+    joint = Factor(_sum(b, g, h, letters), tuple(letters))
+    return replace(s, factors=absorbed(b, [*common, joint]))
+
+
+def _sum(b: Builder, g: Factor, h: Factor, letters: Sequence[Letter]) -> Value:
+    total = b.emit("add", align(b, g, letters), align(b, h, letters))
+    shape = tuple(c.size for c in letters)
+    return total if total.aval.shape == shape else b.emit("broadcast_to", total, shape=shape)
+
+
+def _same(f: Factor, g: Factor) -> bool:
+    """The same node over the same letters (numbers are no common factors)."""
+    return bool(f.letters) and f.value is g.value and f.letters == g.letters

@@ -1,0 +1,404 @@
+"""One row's graph becomes the graph of all rows; rules by kind, over values with structure. Floor: transforms."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from gradtape.ir.dtypes import DType
+from gradtape.ir.graph import Graph, Node, Value
+from gradtape.ir.shapes import size_of
+from gradtape.ops import moves as m
+from gradtape.ops.call import Call
+from gradtape.ops.composite import Composite
+from gradtape.ops.contraction import Contraction, parts
+from gradtape.ops.opaque import Opaque
+from gradtape.ops.placement import Assemble, Product
+from gradtape.ops.pointwise import Pointwise
+from gradtape.ops.reduction import Reduction, reduced
+from gradtape.ops.structural import Structural
+from gradtape.transforms.rows import moves
+from gradtape.transforms.rows.builder import Builder
+from gradtape.transforms.rows.leaving import dense
+from gradtape.transforms.rows.letters import Axis, Letter, Pair, chosen, pair, whole
+from gradtape.transforms.rows.sums import added, settled
+from gradtape.transforms.rows.terms import (
+    Factor,
+    Rows,
+    Term,
+    align,
+    all_letters,
+    each,
+    fused,
+    multiplied_out,
+    normal,
+    number,
+    rows_of,
+    taken,
+)
+
+Item = Value | Rows
+
+
+class NotVectorizable(Exception):
+    """An op that has no rule for rows; `name` says which."""
+
+    def __init__(self, name: str, why: str) -> None:
+        super().__init__(f"`{name}` cannot run for all rows at once: {why}")
+        self.name = name
+
+
+def vectorize(graph: Graph, seeds: Mapping[int, Rows]) -> tuple[Builder, list[Item]]:
+    """The outputs of a graph, some of whose inputs (by position) depend on rows. An output that no row reaches
+    stays an ordinary value."""
+    b = Builder()
+    known: dict[int, Item] = {id(v): seeds.get(i, v) for i, v in enumerate(graph.inputs)}
+    _run(b, graph, known)
+    return b, [known[id(v)] for v in graph.outputs]
+
+
+def _run(b: Builder, graph: Graph, known: dict[int, Item]) -> None:
+    for node in graph.nodes:
+        operands = [known[id(v)] for v in node.inputs]
+        if any(isinstance(x, Rows) for x in operands):
+            results: Sequence[Item] = _rule(node)(b, node, operands)
+        else:
+            results = b.apply(node.step, [x for x in operands if isinstance(x, Value)])
+        known.update((id(v), r) for v, r in zip(node.outputs, results, strict=True))
+
+
+Rule = Callable[[Builder, Node, list[Item]], Sequence[Item]]
+
+
+def _rule(node: Node) -> Rule:
+    for kind in type(node.step.op).__mro__:
+        if kind in RULES:
+            return RULES[kind]
+    raise NotVectorizable(node.step.name, f"its kind, {node.step.op.kind}, has no rule for rows.")
+
+
+# ------------------------------------------------------------------ between rows and ordinary values
+
+
+def lifted(b: Builder, x: Item, rows: Sequence[int]) -> Rows:
+    """A value as rows that are all the same: a letter on each row axis that nothing else has."""
+    if isinstance(x, Rows):
+        return x
+    own = tuple(whole(n) for n in x.aval.dims)
+    term = Term((taken(b, x, own),), tuple(whole(n) for n in rows), own)
+    return rows_of([normal(b, term, x.aval.dtype)], rows, x.aval.dims, x.aval.dtype)
+
+
+def free(b: Builder, value: Value, rows: tuple[int, ...]) -> Rows:
+    """Rows from an array that has the row axes first."""
+    shape = value.aval.dims[len(rows) :]
+    axes = tuple(whole(n) for n in value.aval.dims)
+    term = Term((taken(b, value, axes),), axes[: len(rows)], axes[len(rows) :])
+    return rows_of([normal(b, term, value.aval.dtype)], rows, shape, value.aval.dtype)
+
+
+def _rows(operands: Sequence[Item]) -> tuple[int, ...]:
+    return next(x.rows for x in operands if isinstance(x, Rows))
+
+
+def _shape(x: Item) -> tuple[int, ...]:
+    return x.shape if isinstance(x, Rows) else x.aval.dims
+
+
+# ------------------------------------------------------------------ pointwise
+
+
+def _pointwise(b: Builder, node: Node, operands: list[Item]) -> Sequence[Item]:
+    op = node.step.op
+    assert isinstance(op, Pointwise)
+    varying = {i for i, x in enumerate(operands) if isinstance(x, Rows)}
+    group = next((g for g in op.linear if varying <= set(g)), None)
+    if group is None:
+        return [_pointwise_free(b, node, operands)]
+    rows = _rows(operands)
+    parts = [_linear(b, node, operands, i, lifted(b, operands[i], rows), group) for i in group]
+    return [parts[0] if len(parts) == 1 else added(b, parts)]
+
+
+def _linear(b: Builder, node: Node, operands: list[Item], i: int, v: Rows, group: tuple[int, ...]) -> Rows:
+    """The op with operand i alone, the rest of its group being zero."""
+    op, (out,) = node.step.op, node.outputs
+    assert isinstance(op, Pointwise)
+    v = moves.broadcast(b, v, out.aval.dims)
+    if op.partials and op.partials[i] == 1:
+        return v
+    outside = {k: x for k, x in enumerate(operands) if k not in group and isinstance(x, Value)}
+    is_product = op.linear == ((0,), (1,)) and op.neutral == {0: 1, 1: 1}
+
+    def rule(t: Term) -> Term:
+        others = {k: taken(b, _squeezed(b, x), _axes(x, t)) for k, x in outside.items()}
+        if is_product:
+            return replace(t, factors=(*t.factors, *others.values()))
+        return _on_one_factor(b, node, t, i, others, v.dtype)
+
+    terms = [normal(b, rule(t), out.aval.dtype) for t in v.terms]
+    return rows_of(terms, v.rows, v.shape, out.aval.dtype)
+
+
+def _squeezed(b: Builder, x: Value) -> Value:
+    return b.reshape(x, [n for n in x.aval.dims if n != 1])
+
+
+def _axes(x: Value, t: Term) -> list[Axis]:
+    """The own axes of a term along which an operand varies."""
+    lead = len(t.own) - len(x.aval.dims)
+    return [t.own[lead + k] for k, n in enumerate(x.aval.dims) if n != 1]
+
+
+def _on_one_factor(b: Builder, node: Node, t: Term, i: int, others: dict[int, Factor], dtype: DType) -> Term:
+    """Apply an op that is linear in operand i to the factor that shares most letters with the other operands."""
+    out = node.outputs[0].aval.dtype
+    letters = list(dict.fromkeys(c for f in others.values() for c in f.letters))
+    factors = list(t.factors) or [number(b, 1, dtype)]
+    if len(factors) > 1 and (out is not dtype or dtype.is_complex):
+        factors = [multiplied_out(b, factors, all_letters(t), dtype)]
+    host = max(factors, key=lambda f: sum(c in f.letters for c in letters))
+    over = list(dict.fromkeys([*host.letters, *letters]))
+    operands = []
+    for k, x in enumerate(node.inputs):
+        if k == i:
+            operands.append(align(b, host, over))
+        elif k in others:
+            operands.append(align(b, others[k], over))
+        else:
+            operands.append(b.constant(0, x.aval.dtype))
+    value = b.apply(node.step, operands)[0]
+    shape = tuple(c.size for c in over)
+    if value.aval.shape != shape:
+        value = b.emit("broadcast_to", value, shape=shape)
+    made = Factor(value, tuple(over))
+    return replace(t, factors=tuple(made if f is host else f for f in factors))
+
+
+def _pointwise_free(b: Builder, node: Node, operands: list[Item]) -> Rows:
+    """Every operand written out, with axes of size 1 between its row axes and its own."""
+    rows, rank = _rows(operands), len(node.outputs[0].aval.dims)
+    wide = []
+    for x in operands:
+        if isinstance(x, Rows):
+            value = dense(b, x)
+            value = b.reshape(value, (*rows, *(1,) * (rank - len(x.shape)), *x.shape))
+        else:
+            value = x
+        wide.append(value)
+    return free(b, b.apply(node.step, wide)[0], rows)
+
+
+# ------------------------------------------------------------------ reductions
+
+
+def _reduction(b: Builder, node: Node, operands: list[Item]) -> Sequence[Item]:
+    op, (v,) = node.step.op, operands
+    assert isinstance(op, Reduction) and isinstance(v, Rows)
+    axes, keepdims = node.step.params["axes"], node.step.params["keepdims"]
+    coefficient = op.coefficient(size_of(v.shape[k] for k in axes))
+    if coefficient is None:
+        lead = len(v.rows)
+        step = op.bind(axes=tuple(lead + k for k in axes), keepdims=keepdims)
+        return [free(b, b.apply(step, [dense(b, v)])[0], v.rows)]
+    kept = [k for k in range(len(v.shape)) if k not in axes]
+    total = moves.transposed(b, v, kept)
+    if coefficient != 1:
+        total = each(b, total, total.shape, lambda t: _times(b, t, coefficient, v.dtype))
+    return [moves.reshaped(b, total, reduced(v.shape, axes, True)) if keepdims else total]
+
+
+def _times(b: Builder, t: Term, coefficient: float, dtype: DType) -> Term:
+    return replace(t, factors=(*t.factors, number(b, coefficient, dtype)))
+
+
+# ------------------------------------------------------------------ contractions
+
+
+def _contraction(b: Builder, node: Node, operands: list[Item]) -> Sequence[Item]:
+    left, right, out = parts(node.step.params["subscripts"])
+    x, y = operands
+    if isinstance(x, Rows) and isinstance(y, Rows):
+        return [_contraction_free(b, node, x, y)]
+    if isinstance(x, Rows) and isinstance(y, Value):
+        return [contracted(b, x, y, left, right, out)]
+    assert isinstance(y, Rows) and isinstance(x, Value)
+    return [contracted(b, y, x, right, left, out)]
+
+
+def contracted(b: Builder, v: Rows, array: Value, ins: str, other: str, out: str) -> Rows:
+    """Over own axes: the array becomes one more factor. Where the letter of a contracted axis also stands on a row
+    axis nothing is computed: it just stays."""
+    sizes = dict(zip(other, array.aval.dims, strict=True)) | dict(zip(ins, v.shape, strict=True))
+
+    def rule(t: Term) -> Term:
+        axes = dict(zip(ins, t.own, strict=True))
+        for c in other:
+            if c not in axes:
+                axes[c] = whole(sizes[c])
+        factor = taken(b, _squeezed(b, array), [axes[c] for c in other if sizes[c] != 1])
+        return Term((*t.factors, factor), t.rows, tuple(axes[c] for c in out))
+
+    return settled(b, each(b, v, [sizes[c] for c in out], rule, drops=True))
+
+
+def _contraction_free(b: Builder, node: Node, x: Rows, y: Rows) -> Rows:
+    left, right, out = parts(node.step.params["subscripts"])
+    unused = [c for c in "ABCDEFGHIJKLMNOPQRSTUVWXYZ" if c not in left + right]
+    row = "".join(unused[: len(x.rows)])
+    spelled = f"{row}{left},{row}{right}->{row}{out}"
+    return free(b, b.emit(node.step.name, dense(b, x), dense(b, y), subscripts=spelled), x.rows)
+
+
+# ------------------------------------------------------------------ ops that move elements
+
+
+def _moved(b: Builder, node: Node, operands: list[Item]) -> Sequence[Item]:
+    op = node.step.op
+    assert isinstance(op, Structural | Opaque)
+    if op.moves is None:
+        return _opaque(b, node, operands)
+    inner = Node(node.step, _placeholders(operands, node), tuple(v.aval for v in node.outputs))
+    ways = op.moves(inner)
+    if any(isinstance(x, Rows) for x in operands[len(ways) :]):
+        raise NotVectorizable(op.name, "its positions differ from row to row.")
+    rows = _rows(operands)
+    parts = [_follow(b, lifted(b, x, rows), way) for x, way in zip(operands, ways, strict=False)]
+    return [parts[0] if len(parts) == 1 else added(b, parts)]
+
+
+def _placeholders(operands: Sequence[Item], node: Node) -> tuple[Value, ...]:
+    return tuple(x if isinstance(x, Value) else v for x, v in zip(operands, node.inputs, strict=True))
+
+
+def _follow(b: Builder, v: Rows, way: Sequence[m.Move]) -> Rows:
+    for step in way:
+        match step:
+            case m.Reshape(shape):
+                v = moves.reshaped(b, v, shape)
+            case m.Transpose(perm):
+                v = moves.transposed(b, v, perm)
+            case m.Broadcast(shape):
+                v = moves.broadcast(b, v, shape)
+            case m.Gather(axis, ids, count):
+                v = moves.gathered(b, v, axis, ids, count)
+            case m.Scatter(axis, ids, n):
+                v = moves.scattered(b, v, axis, ids, n)
+            case m.Diagonal():
+                v = moves.diagonal(b, v)
+            case m.Undiagonal():
+                v = moves.undiagonal(b, v)
+    return v
+
+
+# ------------------------------------------------------------------ opaque ops and graphs
+
+
+def _opaque(b: Builder, node: Node, operands: list[Item]) -> Sequence[Item]:
+    """Rows are loop axes in front: the op runs on all rows written out."""
+    op = node.step.op
+    assert isinstance(op, Structural | Opaque)
+    rows = _rows(operands)
+    shift = getattr(op, "shift", None)
+    if shift is None:
+        raise NotVectorizable(op.name, "it does not say how it runs with more axes in front.")
+    step = op.bind(**shift(node.step.params, len(rows)))
+    wide = [dense(b, lifted(b, x, rows)) for x in operands]
+    return [free(b, v, rows) for v in b.apply(step, wide)]
+
+
+def _composite(b: Builder, node: Node, operands: list[Item]) -> Sequence[Item]:
+    op = node.step.op
+    assert isinstance(op, Composite)
+    return _inline(b, op.expand(tuple(v.aval for v in node.inputs), **node.step.params), operands)
+
+
+def _call(b: Builder, node: Node, operands: list[Item]) -> Sequence[Item]:
+    return _inline(b, node.step.params["graph"], operands)
+
+
+def _inline(b: Builder, graph: Graph, operands: list[Item]) -> list[Item]:
+    known: dict[int, Item] = {id(v): x for v, x in zip(graph.inputs, operands, strict=True)}
+    _run(b, graph, known)
+    return [known[id(v)] for v in graph.outputs]
+
+
+# ------------------------------------------------------------------ assemble: rows of placed products
+
+
+def _assemble(b: Builder, node: Node, operands: list[Item]) -> Sequence[Item]:
+    terms: Sequence[Product] = node.step.params["terms"]
+    count = sum(len(t.factors) for t in terms)
+    vectors = operands[count:]
+    rows, (out,) = _rows(operands), node.outputs
+    if any(isinstance(x, Rows) for x in vectors):
+        raise NotVectorizable("assemble", "its positions differ from row to row.")
+    parts, first = [], 0
+    for t in terms:
+        own = operands[first : first + len(t.factors)]
+        first += len(own)
+        parts.append(_placed(b, t, own, [x for x in vectors if isinstance(x, Value)], rows, out))
+    return [added(b, parts)]
+
+
+def _placed(
+    b: Builder, t: Product, own: Sequence[Item], vectors: Sequence[Value], rows: tuple[int, ...], out: Value
+) -> Rows:
+    """One term: its factors multiplied over all letters, then every letter's axis put where the letter stands."""
+    over = tuple(range(len(t.sizes)))
+    product: Rows | None = None
+    for x, letters in zip(own, t.factors, strict=True):
+        wide = _over(b, lifted(b, x, rows), letters, t.sizes)
+        product = wide if product is None else _times_rows(b, product, wide)
+    if product is None:
+        ones = b.constant(1, out.aval.dtype, t.sizes)
+        product = lifted(b, ones, rows)
+
+    def rule(term: Term) -> Term:
+        for k in over:
+            term = fused(b, term, k)
+        pairs = [a[0] if a else None for a in term.own]
+
+        def place(letter: int, index: Any, size: int) -> Pair:
+            p = pairs[letter]
+            where = vectors[index] if isinstance(index, int) else index
+            line = pair(Letter(t.sizes[letter]), where, size)
+            if p is None:
+                raise AssertionError("a fused axis has one pair")
+            return pair(p.letter, chosen(b, line, p.index) if line.index is not None else p.index, size)
+
+        axes = tuple(tuple(place(*p) for p in axis) for axis in t.axes)
+        return Term(term.factors, term.rows, axes)
+
+    return each(b, product, out.aval.dims, rule)
+
+
+def _over(b: Builder, v: Rows, letters: tuple[int, ...], sizes: tuple[int, ...]) -> Rows:
+    """A factor with one own axis for each letter of the term."""
+    order = [letters.index(c) for c in range(len(sizes)) if c in letters]
+    v = moves.transposed(b, v, order)
+    v = moves.reshaped(b, v, [n if c in letters else 1 for c, n in enumerate(sizes)])
+    return moves.broadcast(b, v, sizes)
+
+
+def _times_rows(b: Builder, v: Rows, w: Rows) -> Rows:
+    """The product of two values that depend on rows, written out."""
+    return free(b, b.emit("multiply", dense(b, v), dense(b, w)), v.rows)
+
+
+RULES: dict[type, Rule] = {
+    Pointwise: _pointwise,
+    Reduction: _reduction,
+    Contraction: _contraction,
+    Structural: _moved,
+    Opaque: _moved,
+    Composite: _composite,
+    Call: _call,
+    Assemble: _assemble,
+}
+
+
+def swapped(v: Rows) -> Rows:
+    """Rows and own axes exchanged: the rows of forward mode run over sources, a Jacobian's over targets."""
+    return Rows(tuple(Term(t.factors, t.own, t.rows) for t in v.terms), v.shape, v.rows, v.dtype)
