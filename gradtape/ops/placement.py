@@ -1,7 +1,7 @@
 """Placement: products of factors written to where letters stand on the axes of a result. Floor: ops.
 
-An axis is a product of places; a place (letter, index, extent) says that value l of the letter stands at
-`index[l]` of a sub-axis of that extent (index None: at l). `assemble` is how an unevaluated einsum becomes an
+An axis is a product of places; a place (letter, where, extent) says that value l of the letter stands at
+`where[l]` of a sub-axis of that extent (where None: at l). `assemble` is how an unevaluated einsum becomes an
 array: zeros, except where all axes agree; what meets at one position adds up. `take` is its transpose."""
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from gradtape.ops.samples import Sample, Spec
 
 
 class Place(NamedTuple):
-    """Where a letter stands on an axis. `index`: None, positions known now, or the number of an operand."""
+    """Where a letter stands on an axis. `where`: None, positions known now, or the number of an operand."""
 
     letter: int
-    index: Index | int | None
+    where: Index | int | None
     extent: int
 
 
@@ -119,19 +119,19 @@ def take(v: Value, axes: Sequence[Axis], vectors: Sequence[Value] = ()) -> tuple
 
 
 def _picked(v: Value, axis: int, p: Place, vectors: Sequence[Value]) -> Value:
-    if p.index is None:
+    if p.where is None:
         return v
-    if isinstance(p.index, Index) and p.index.step not in (None, 0) and len(p.index):
-        begin = emit("positions", value=(int(p.index.array[0]),))
-        return emit("slice", v, begin, axes=(axis,), sizes=(len(p.index),), strides=(p.index.step,))
+    if isinstance(p.where, Index) and p.where.step not in (None, 0) and len(p.where):
+        begin = emit("positions", value=(int(p.where.array[0]),))
+        return emit("slice", v, begin, axes=(axis,), sizes=(len(p.where),), strides=(p.where.step,))
     return emit("gather", v, vector(p, vectors), axis=axis, batch_dims=0)
 
 
 def vector(p: Place, vectors: Sequence[Value], size: int = 0) -> Value:
     """The positions of a place as a graph value."""
-    if isinstance(p.index, int):
-        return vectors[p.index]
-    return emit("positions", value=p.index if p.index is not None else Index(np.arange(size or p.extent)))
+    if isinstance(p.where, int):
+        return vectors[p.where]
+    return emit("positions", value=p.where if p.where is not None else Index(np.arange(size or p.extent)))
 
 
 def _diagonal(v: Value, at: list[int], places: list[Place], vectors: Sequence[Value]) -> Value:
@@ -139,15 +139,15 @@ def _diagonal(v: Value, at: list[int], places: list[Place], vectors: Sequence[Va
     rest = [k for k in range(len(v.aval.dims)) if k not in at]
     v = emit("transpose", v, perm=(*rest, *at))
     lead = tuple(v.aval.dims[: len(rest)])
-    if len(at) == 2 and all(p.index is None for p in places) and places[0].extent == places[1].extent:
+    if len(at) == 2 and all(p.where is None for p in places) and places[0].extent == places[1].extent:
         return emit("diagonal", v)
-    size = next((len(p.index) for p in places if isinstance(p.index, Index)), 0)
-    size = size or next((vectors[p.index].aval.dims[0] for p in places if isinstance(p.index, int)), places[0].extent)
+    size = next((len(p.where) for p in places if isinstance(p.where, Index)), 0)
+    size = size or next((vectors[p.where].aval.dims[0] for p in places if isinstance(p.where, int)), places[0].extent)
     flat: Value | None = None
     known = np.zeros(size, np.int64)
     for p in places:
-        if flat is None and not isinstance(p.index, int):
-            known = known * p.extent + (np.arange(size) if p.index is None else p.index.array)
+        if flat is None and not isinstance(p.where, int):
+            known = known * p.extent + (np.arange(size) if p.where is None else p.where.array)
             continue
         so_far = flat if flat is not None else emit("positions", value=Index(known))
         scaled = emit("multiply", so_far, constant(p.extent, so_far.aval.dtype))
@@ -241,7 +241,7 @@ def strided_view(out: Any, t: Product, vectors: Sequence[Any]) -> Any:
     single = [False] * len(t.sizes)
     for axis, stride in zip(t.axes, out.strides, strict=True):
         for p in reversed(axis):
-            index = Index(vectors[p.index]) if isinstance(p.index, int) else p.index
+            index = Index(vectors[p.where]) if isinstance(p.where, int) else p.where
             by = 1 if index is None else index.step
             if by is None:
                 return None
@@ -259,7 +259,7 @@ def _write_by_index(xp: Any, out: Any, t: Product, factors: list[Any], vectors: 
     at = xp.zeros((1,) * len(t.sizes), np.int64)
     for axis, stride in zip(t.axes, out.strides, strict=True):
         for p in reversed(axis):
-            where = np.arange(t.sizes[p.letter]) if p.index is None else _positions(p, vectors)
+            where = np.arange(t.sizes[p.letter]) if p.where is None else _positions(p, vectors)
             place = [1] * len(t.sizes)
             place[p.letter] = -1
             at = at + (where * (stride // out.itemsize)).reshape(place)
@@ -272,4 +272,4 @@ def _write_by_index(xp: Any, out: Any, t: Product, factors: list[Any], vectors: 
 
 
 def _positions(p: Place, vectors: Sequence[Any]) -> Any:
-    return vectors[p.index] if isinstance(p.index, int) else p.index.array if p.index is not None else None
+    return vectors[p.where] if isinstance(p.where, int) else p.where.array if p.where is not None else None

@@ -366,7 +366,7 @@ def _placed(
             line = pair(Letter(t.sizes[letter]), where, size)
             if p is None:
                 raise AssertionError("a fused axis has one pair")
-            return pair(p.letter, chosen(b, line, p.index) if line.index is not None else p.index, size)
+            return pair(p.letter, chosen(b, line, p.where) if line.where is not None else p.where, size)
 
         axes = tuple(tuple(place(*p) for p in axis) for axis in t.axes)
         return Term(term.factors, term.rows, axes)

@@ -15,6 +15,7 @@ class Builder:
 
     def __init__(self) -> None:
         self.known: dict[Any, tuple[Value, ...]] = {}
+        self.taken: dict[Any, tuple[Value, tuple[int, ...]]] = {}  # arrays indexed by axes, by both
 
     def apply(self, step: Step, inputs: Sequence[Value]) -> tuple[Value, ...]:
         key = (step, *map(id, inputs))

@@ -31,7 +31,7 @@ def expanded(b: Builder, v: Rows, axis: int) -> Rows:
 
     def rule(t: Term) -> Term:
         others = {p.letter for k, a in enumerate((*t.rows, *t.own)) if k != len(t.rows) + axis for p in a}
-        if all(p.index is None and p.letter not in others for p in t.own[axis]):
+        if all(p.where is None and p.letter not in others for p in t.own[axis]):
             return fused(b, t, axis)
         t = fused(b, t, axis)
         (p,) = t.own[axis]
@@ -62,7 +62,9 @@ def dense(b: Builder, v: Rows) -> Value:
     plain = _plain(b, v, shape)
     if plain is not None:
         return plain
-    products, factors, vectors = [], [], []
+    products: list[Product] = []
+    factors: list[Value] = []
+    vectors: list[Value] = []
     for t in v.terms:
         letters = all_letters(t)
         products.append(
@@ -80,11 +82,11 @@ def _places(axis: Sequence[Pair], letters: Sequence[Letter], vectors: list[Value
     places = []
     for p in axis:
         index: Index | int | None
-        if isinstance(p.index, Value):
+        if isinstance(p.where, Value):
             index = len(vectors)
-            vectors.append(p.index)
+            vectors.append(p.where)
         else:
-            index = p.index
+            index = p.where
         places.append(Place(letters.index(p.letter), index, p.extent))
     return tuple(places)
 
@@ -96,7 +98,7 @@ def _plain(b: Builder, v: Rows, shape: tuple[int, ...]) -> Value | None:
     (t,) = v.terms
     (f,) = t.factors
     pairs = [p for a in (*t.rows, *t.own) for p in a]
-    if any(p.index is not None for p in pairs) or len({p.letter for p in pairs}) != len(pairs):
+    if any(p.where is not None for p in pairs) or len({p.letter for p in pairs}) != len(pairs):
         return None
     if set(f.letters) != set(on_axes(t)):
         return None

@@ -1,7 +1,7 @@
 """Letters, and where they stand on axes. Floor: transforms.
 
-A letter is a summation index. An axis is a product of pairs (letter, index, extent) in row-major order: value l
-of the letter stands at `index[l]` of a sub-axis of that extent. An index is None (at l itself), an `Index`
+A letter is a summation index. An axis is a product of pairs (letter, where, extent) in row-major order: value l
+of the letter stands at `where[l]` of a sub-axis of that extent. An index is None (at l itself), an `Index`
 (positions known while the graph is made) or a graph value (positions known when it runs). An axis of size 1 is
 the empty product; no position points nowhere: what a slice drops leaves the letter's range."""
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from gradtape.ir.graph import Value
 from gradtape.ir.index import Index
 from gradtape.transforms.rows.builder import Builder
 
+Array = np.ndarray[Any, Any]
 Positions = Index | Value | None
 
 
@@ -36,19 +37,19 @@ class Pair(NamedTuple):
     """A letter on an axis, or on a part of one."""
 
     letter: Letter
-    index: Positions
+    where: Positions
     extent: int
 
 
 Axis = tuple[Pair, ...]
 
 
-def pair(letter: Letter, index: Positions = None, extent: int | None = None) -> Pair:
-    """A pair; an index that says l stands at l is None."""
+def pair(letter: Letter, where: Positions = None, extent: int | None = None) -> Pair:
+    """A pair; positions that say l stands at l are None."""
     extent = letter.size if extent is None else extent
-    if isinstance(index, Index) and extent == letter.size and np.array_equal(index.array, np.arange(extent)):
-        index = None
-    return Pair(letter, index, extent)
+    if isinstance(where, Index) and extent == letter.size and np.array_equal(where.array, np.arange(extent)):
+        where = None
+    return Pair(letter, where, extent)
 
 
 def whole(size: int) -> Axis:
@@ -60,28 +61,28 @@ def extent(axis: Sequence[Pair]) -> int:
     return math.prod(p.extent for p in axis)
 
 
-def known(p: Pair) -> np.ndarray | None:  # type: ignore[type-arg]
+def known(p: Pair) -> Array | None:
     """The positions of a pair as numbers, if they are known now."""
-    if p.index is None:
+    if p.where is None:
         return np.arange(p.letter.size)
-    return p.index.array if isinstance(p.index, Index) else None
+    return p.where.array if isinstance(p.where, Index) else None
 
 
 def at(b: Builder, p: Pair) -> Value:
     """The positions of a pair as a graph value."""
-    if isinstance(p.index, Value):
-        return p.index
-    return b.emit("positions", value=p.index if p.index is not None else Index(np.arange(p.letter.size)))
+    if isinstance(p.where, Value):
+        return p.where
+    return b.emit("positions", value=p.where if p.where is not None else Index(np.arange(p.letter.size)))
 
 
 def chosen(b: Builder, p: Pair, by: Positions) -> Positions:
     """The positions of a pair at the values `by` of its letter."""
     if by is None:
-        return p.index
-    if p.index is None:
+        return p.where
+    if p.where is None:
         return by
-    if isinstance(p.index, Index) and isinstance(by, Index):
-        return Index(p.index.array[by.array])
+    if isinstance(p.where, Index) and isinstance(by, Index):
+        return Index(p.where.array[by.array])
     where = by if isinstance(by, Value) else b.emit("positions", value=by)
     return b.emit("gather", at(b, p), where, axis=0, batch_dims=0)
 
@@ -126,7 +127,7 @@ def _value(b: Builder, index: Positions, size: int) -> Value:
     return b.emit("positions", value=index if index is not None else Index(np.arange(size)))
 
 
-def matches(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:  # type: ignore[type-arg]
+def matches(a: Array, b: Array) -> tuple[Array, Array]:
     """All (i, j) with a[i] == b[j]."""
     by_value = np.argsort(b, kind="stable")
     low = np.searchsorted(b[by_value], a, "left")

@@ -79,7 +79,7 @@ def gathered(b: Builder, v: Rows, axis: int, ids: Positions, count: int) -> Rows
         t = fused(b, t, axis)
         (p,) = t.own[axis]
         numbers = known(p)
-        if p.index is None:
+        if p.where is None:
             k: Positions = None
             where: Positions = ids
             m = Letter(count)
@@ -98,11 +98,11 @@ def gathered(b: Builder, v: Rows, axis: int, ids: Positions, count: int) -> Rows
 
 def _identity(t: Term, axis: int) -> bool:
     pairs = t.own[axis]
-    return len(pairs) <= 1 and all(p.index is None for p in pairs)
+    return len(pairs) <= 1 and all(p.where is None for p in pairs)
 
 
 def _runtime(t: Term, axis: int) -> bool:
-    return any(p.index is not None and not isinstance(p.index, Index) for p in t.own[axis])
+    return any(p.where is not None and not isinstance(p.where, Index) for p in t.own[axis])
 
 
 def scattered(b: Builder, v: Rows, axis: int, ids: Positions, n: int) -> Rows:
@@ -113,7 +113,7 @@ def scattered(b: Builder, v: Rows, axis: int, ids: Positions, n: int) -> Rows:
         t = fused(b, t, axis)
         (p,) = t.own[axis]
         line = pair(Letter(v.shape[axis]), ids, n)
-        where = line.index if p.index is None else chosen(b, line, p.index)
+        where = line.where if p.where is None else chosen(b, line, p.where)
         return with_own(t, axis, ((pair(p.letter, where, n),),))
 
     return each(b, v, shape, rule)

@@ -74,11 +74,11 @@ def _matched(b: Builder, s: Term, t: Term) -> Term | None:
     if len(set(names.values())) < len(names):
         return None
     new = {}
-    for q, p in names.items():
-        way = _renamed([x for x in ours if x.letter is p], [x for x in theirs if x.letter is q], p)
+    for other, mine in names.items():
+        way = _renamed([x for x in ours if x.letter is mine], [x for x in theirs if x.letter is other], mine)
         if way is None:
             return None
-        new[q] = (way,)
+        new[other] = (way,)
     return relettered(b, t, new)
 
 
@@ -97,7 +97,7 @@ def _renamed(ours: Sequence[Pair], theirs: Sequence[Pair], p: Letter) -> Pair | 
 
 
 def _same_index(x: Pair, y: Pair) -> bool:
-    return x.index is y.index or (isinstance(x.index, Index) and x.index == y.index)
+    return x.where is y.where or (isinstance(x.where, Index) and x.where == y.where)
 
 
 def _merged(b: Builder, s: Term, other: Term, of: Rows) -> Term | None:

@@ -10,7 +10,7 @@ becomes a factor over their letters)."""
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -87,22 +87,21 @@ def taken(b: Builder, v: Value, axes: Sequence[Axis]) -> Factor:
         spelled = []
         for p in a:
             index: Index | int | None
-            if isinstance(p.index, Value):
+            if isinstance(p.where, Value):
                 index = len(vectors)
-                vectors.append(p.index)
+                vectors.append(p.where)
             else:
-                index = p.index
+                index = p.where
             spelled.append(Place(letters.index(p.letter), index, p.extent))
         places.append(tuple(spelled))
-    key = ("take", id(v), tuple(places), *map(id, vectors))
-    if key not in b.known:
-        value, order = take(v, places, vectors)
-        b.known[key] = (value, *order)  # type: ignore[assignment]
-    value, *order = b.known[key]  # type: ignore[assignment]
+    key = (id(v), tuple(places), *map(id, vectors))
+    if key not in b.taken:
+        b.taken[key] = take(v, places, vectors)
+    value, order = b.taken[key]
     return Factor(value, tuple(letters[k] for k in order))
 
 
-def relettered(b: Builder, t: Term, new: dict[Letter, Axis]) -> Term:
+def relettered(b: Builder, t: Term, new: Mapping[Letter, Axis]) -> Term:
     """Letters written as functions of other letters: `new` gives the axis that takes a letter's place."""
 
     def axis(a: Axis) -> Axis:
@@ -111,10 +110,10 @@ def relettered(b: Builder, t: Term, new: dict[Letter, Axis]) -> Term:
     def replaced(p: Pair) -> Axis:
         if p.letter not in new:
             return (p,)
-        if p.index is None:
+        if p.where is None:
             return new[p.letter]
         (q,) = new[p.letter]
-        return (pair(q.letter, chosen(b, p, q.index), p.extent),)
+        return (pair(q.letter, chosen(b, p, q.where), p.extent),)
 
     def factor(f: Factor) -> Factor:
         if not any(c in new for c in f.letters):
@@ -145,7 +144,7 @@ def cut(b: Builder, t: Term, k: int, a: int) -> Term:
     letters; any other stands on both axes."""
     (p,) = t.own[k]
     c = p.extent // a
-    if all(q.index is None for x in (*t.rows, *t.own) for q in x if q.letter is p.letter):
+    if all(q.where is None for x in (*t.rows, *t.own) for q in x if q.letter is p.letter):
         left, right = pair(Letter(a)), pair(Letter(c))
         t = relettered(b, t, {p.letter: (left, right)})
         return with_own(t, k, ((left,), (right,)))
