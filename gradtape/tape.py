@@ -8,17 +8,20 @@ from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Any
 
+import numpy as np
 import optree
 
+from gradtape.ir.aval import aval
 from gradtape.ir.errors import InvalidArgumentError
 from gradtape.ir.shapes import shape_text
 from gradtape.ops.layout import BROADCAST_TO
 from gradtape.runtime.backward import gradients
 from gradtape.runtime.convert import convert, converters
 from gradtape.runtime.dispatch import execute, unary
+from gradtape.runtime.jacobian import MODES, RuleOnTheWay, batch_looped, jacobians, looped, zeros_of
 from gradtape.runtime.record import Recorder
 from gradtape.runtime.state import STATE, new_id
-from gradtape.runtime.tensor import Tensor
+from gradtape.runtime.tensor import Tensor, wrap
 from gradtape.runtime.variable import Variable
 from gradtape.transforms.differentiate import filled_step
 
@@ -173,26 +176,14 @@ class GradientTape:
           ValueError: an unknown `unconnected_gradients`, or not one entry of `output_gradients` per target.
           InvalidArgumentError: `output_gradients` whose shape or dtype does not fit its target.
         """
-        if self._recorder is None and self._persistent:
-            raise RuntimeError("The tape has recorded nothing: enter it with `with tape:` before asking for gradients.")
-        if self._recorder is None:
-            raise RuntimeError(
-                "A non-persistent GradientTape can only be used to compute one set of gradients (or jacobians). "
-                "Make it with `tf.GradientTape(persistent=True)`, or ask for all sources in one call."
-            )
+        self._usable()
         unconnected = _unconnected(unconnected_gradients)
         if self._recording and not self._persistent:
             self._pop()
         if target is None:
             raise TypeError("Argument `target` should be a list or nested structure of Tensors or Variables, got None.")
         targets = [_target(t) for t in leaves_of(target)]
-        wanted, structure = flatten(sources)
-        for s in wanted:
-            if not isinstance(s, Tensor | Variable):
-                raise TypeError(
-                    "Argument `sources` should be a tensor, a variable or a structure of them, got an element of "
-                    f"type {type(s).__name__!r}. Make it one with `tf.constant` and `tape.watch` it."
-                )
+        wanted, structure = _sources(sources)
         given = _given(output_gradients, targets)
         results = self._gradients(targets, wanted, given)
         if not self._persistent:
@@ -217,10 +208,219 @@ class GradientTape:
         results = [by_slot.get(s) for s in asked]
         return [_with_itself(r, s, outside) for r, s in zip(results, sources, strict=True)] if outside else results
 
+    # ------------------------------------------------------------------ jacobians
+
+    def jacobian(
+        self,
+        target: Any,
+        sources: Any,
+        unconnected_gradients: Any = UnconnectedGradients.NONE,
+        parallel_iterations: int | None = None,
+        experimental_use_pfor: bool = True,
+        *,
+        mode: str = "auto",
+    ) -> Any:
+        """The Jacobian of a target with respect to sources: all partial derivatives of all of its elements.
+
+        The rows are computed at once, and what is zero by structure is not computed. Rows and columns are chosen
+        as seeds (reverse or forward mode) by the cost of both graphs.
+
+        Args:
+          target: a tensor or variable.
+          sources: a tensor or variable, or a structure of them.
+          unconnected_gradients: what stands for Jacobians of sources that the target does not depend on.
+          parallel_iterations: accepted for compatibility; a positive number.
+          experimental_use_pfor: False computes one gradient per element of the target, one after the other.
+          mode: "auto", "reverse" or "forward".
+
+        Returns:
+          In the structure of `sources`: tensors of shape `target.shape + source.shape`, or None.
+
+        Raises:
+          RuntimeError: the second use of a tape that is not persistent.
+          ValueError: an unknown mode, or `parallel_iterations` below 1.
+
+        >>> import gradtape as tf
+        >>> x = tf.constant([1.0, 2.0])
+        >>> with tf.GradientTape() as tape:
+        ...     tape.watch(x)
+        ...     y = x * x
+        >>> print(tape.jacobian(y, x).numpy())
+        [[2. 0.]
+         [0. 4.]]
+        """
+        self._usable()
+        unconnected = _unconnected(unconnected_gradients)
+        _check_rows(parallel_iterations, mode)
+        if self._recording and not self._persistent:
+            self._pop()
+        (of,) = [_target(t) for t in leaves_of(target)]
+        wanted, structure = _sources(sources)
+        results = self._jacobians(of, wanted, bool(experimental_use_pfor), mode)
+        if not self._persistent:
+            self._finish()
+        if unconnected is UnconnectedGradients.ZERO:
+            results = [_no_rows(of, s) if g is None else g for s, g in zip(wanted, results, strict=True)]
+        return results[0] if structure is None else optree.tree_unflatten(structure, results)
+
+    def _jacobians(self, target: Any, sources: Sequence[Any], at_once: bool, mode: str) -> list[Tensor | None]:
+        slots: dict[int, int] = self._recorder.slots if self._recorder else {}
+        slot, asked = slots.get(target._id, 0), [slots.get(s._id, 0) for s in sources]
+        traced = [s for s in dict.fromkeys(asked) if s > 0]
+        found: dict[int, Tensor | None] = {}
+        if self._recorder and slot > 0 and traced and target._aval.size == 0:
+            found = dict.fromkeys(traced)
+            results = [_no_rows(target, s) if a in found else None for a, s in zip(asked, sources, strict=True)]
+            return list(results)
+        if self._recorder and slot > 0 and traced:
+            found = dict(zip(traced, self._rows(slot, target, traced, at_once, mode), strict=True))
+        return [
+            _identity(s) if slot <= 0 and s._id == target._id else found.get(a)
+            for a, s in zip(asked, sources, strict=True)
+        ]
+
+    def _rows(self, slot: int, target: Any, traced: list[int], at_once: bool, mode: str) -> list[Tensor | None]:
+        assert self._recorder is not None
+        if at_once:
+            try:
+                return jacobians(self._recorder, slot, traced, mode=mode)
+            except RuleOnTheWay:
+                if mode == "forward":
+                    raise ValueError('A custom gradient stands on the way: use mode="reverse".') from None
+        return looped(self._recorder, target, traced)
+
+    def batch_jacobian(
+        self,
+        target: Any,
+        source: Any,
+        unconnected_gradients: Any = UnconnectedGradients.NONE,
+        parallel_iterations: int | None = None,
+        experimental_use_pfor: bool = True,
+    ) -> Any:
+        """The Jacobians of each example of a batch: `target[i]` with respect to `source[i]`, stacked.
+
+        What target[i] owes to source[j] for other j is added to the result, as TensorFlow does; it is zero where
+        examples are independent.
+
+        Args:
+          target: a tensor of shape (batch, ...) with at least two dimensions.
+          source: a tensor or variable of shape (batch, ...) with at least two dimensions.
+          unconnected_gradients: accepted for compatibility; unconnected sources give zeros.
+          parallel_iterations: accepted for compatibility; a positive number.
+          experimental_use_pfor: False computes one gradient per element of an example, one after the other.
+
+        Returns:
+          A tensor of shape (batch, target's other dimensions, source's other dimensions).
+
+        Raises:
+          ValueError: shapes without a common first dimension, or of fewer than two; a target that this tape has
+            not recorded.
+          RuntimeError: the second use of a tape that is not persistent.
+
+        >>> import gradtape as tf
+        >>> x = tf.constant([[1.0, 2.0], [3.0, 4.0]])
+        >>> with tf.GradientTape() as tape:
+        ...     tape.watch(x)
+        ...     y = x * x
+        >>> print(tape.batch_jacobian(y, x).numpy())
+        [[[2. 0.]
+          [0. 4.]]
+        <BLANKLINE>
+         [[6. 0.]
+          [0. 8.]]]
+        """
+        self._usable()
+        _unconnected(unconnected_gradients)
+        _check_rows(parallel_iterations, "auto")
+        if self._recording and not self._persistent:
+            self._pop()
+        of = _target(target)
+        ((x,), _) = _sources(source)
+        _check_batch(of, x)
+        result = self._batch_jacobian(of, x, bool(experimental_use_pfor))
+        if not self._persistent:
+            self._finish()
+        return result
+
+    def _batch_jacobian(self, target: Any, source: Any, at_once: bool) -> Tensor:
+        slots: dict[int, int] = self._recorder.slots if self._recorder else {}
+        slot, asked = slots.get(target._id, 0), slots.get(source._id, 0)
+        if slot <= 0 or self._recorder is None:
+            raise ValueError(
+                "This tape has not recorded the target of `batch_jacobian`: nothing in it depends on what the tape "
+                "watches, or it was computed outside the tape's block. Compute it inside the block."
+            )
+        shape = (*target._aval.dims, *source._aval.dims[1:])
+        found: Tensor | None = None
+        if asked > 0 and target._aval.size:
+            if at_once:
+                try:
+                    (found,) = jacobians(self._recorder, slot, [asked], batch=True)
+                except RuleOnTheWay:
+                    (found,) = batch_looped(self._recorder, target, [asked])
+            else:
+                (found,) = batch_looped(self._recorder, target, [asked])
+        return zeros_of(shape, source) if found is None else found
+
+    def _usable(self) -> None:
+        """Whether derivatives may be asked for."""
+        if self._recorder is None and self._persistent:
+            raise RuntimeError("The tape has recorded nothing: enter it with `with tape:` before asking for gradients.")
+        if self._recorder is None:
+            raise RuntimeError(
+                "A non-persistent GradientTape can only be used to compute one set of gradients (or jacobians). "
+                "Make it with `tf.GradientTape(persistent=True)`, or ask for all sources in one call."
+            )
+
     def _finish(self) -> None:
         """Free what a tape that is not persistent has kept."""
         self.watched_variables()
         self._recorder = None
+
+
+def _sources(sources: Any) -> tuple[list[Any], Any]:
+    """The sources as a list, all of them tensors or variables, and what rebuilds their structure."""
+    wanted, structure = flatten(sources)
+    for s in wanted:
+        if not isinstance(s, Tensor | Variable):
+            raise TypeError(
+                "Argument `sources` should be a tensor, a variable or a structure of them, got an element of "
+                f"type {type(s).__name__!r}. Make it one with `tf.constant` and `tape.watch` it."
+            )
+    return wanted, structure
+
+
+def _check_rows(parallel_iterations: int | None, mode: str) -> None:
+    if parallel_iterations is not None and int(parallel_iterations) < 1:
+        raise ValueError(f"`parallel_iterations` should be a positive number or None, got {parallel_iterations}.")
+    if mode not in MODES:
+        raise ValueError(f"`mode` should be one of {', '.join(map(repr, MODES))}, got {mode!r}.")
+
+
+def _check_batch(target: Any, source: Any) -> None:
+    for x in (target, source):
+        if x.ndim < 2:
+            raise ValueError(
+                f"Shape {x.shape} must have rank at least 2: `batch_jacobian` wants (batch, ...). Use `jacobian`."
+            )
+    if target._aval.dims[0] != source._aval.dims[0]:
+        raise ValueError(
+            f"Need first dimension of target shape ({target.shape}) and source shape ({source.shape}) to match."
+        )
+
+
+def _no_rows(target: Any, source: Any) -> Tensor:
+    """A Jacobian of zeros."""
+    return zeros_of((*target._aval.dims, *source._aval.dims), source)
+
+
+def _identity(source: Any) -> Tensor | None:
+    """The Jacobian of a source by itself, though the tape never saw it."""
+    if not source.dtype.is_differentiable:
+        return None
+    dims = source._aval.dims
+    eye = np.eye(source._aval.size, dtype=source.dtype.numpy_dtype).reshape(*dims, *dims)
+    return wrap(eye[()], aval((*dims, *dims), source.dtype))
 
 
 def _with_itself(result: Tensor | None, source: Any, outside: Sequence[tuple[Any, Tensor | None]]) -> Tensor | None:
