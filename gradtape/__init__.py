@@ -10,6 +10,10 @@
 
 from gradtape import keras, version
 from gradtape.api import autodiff, dtypes, errors, linalg, math, nn, random
+from gradtape.api.counting import (
+    histogram_fixed_width,
+    histogram_fixed_width_bins,
+)
 from gradtape.api.creation import (
     constant,
     convert_to_tensor,
@@ -102,6 +106,10 @@ from gradtape.api.layout import (
     transpose,
     unstack,
 )
+from gradtape.api.partition import (
+    dynamic_partition,
+    dynamic_stitch,
+)
 from gradtape.api.products import einsum, matmul, tensordot
 from gradtape.api.reductions import (
     argmax,
@@ -118,6 +126,25 @@ from gradtape.api.reductions import (
     reduce_min,
     reduce_prod,
     reduce_sum,
+)
+from gradtape.api.scattering import (
+    tensor_scatter_nd_max,
+    tensor_scatter_nd_min,
+    tensor_scatter_nd_sub,
+)
+from gradtape.api.sequences import (
+    batch_to_space,
+    meshgrid,
+    reverse_sequence,
+    sequence_mask,
+    space_to_batch,
+)
+from gradtape.api.sorting import (
+    argsort,
+    searchsorted,
+    sort,
+    unique,
+    unique_with_counts,
 )
 from gradtape.custom_gradient import custom_gradient, grad_pass_through
 from gradtape.ir.dtypes import (
@@ -165,6 +192,7 @@ __all__ = [
     "add_n",
     "argmax",
     "argmin",
+    "argsort",
     "as_dtype",
     "asin",
     "asinh",
@@ -172,6 +200,7 @@ __all__ = [
     "atan2",
     "atanh",
     "autodiff",
+    "batch_to_space",
     "bfloat16",
     "bool",
     "boolean_mask",
@@ -193,6 +222,8 @@ __all__ = [
     "divide",
     "double",
     "dtypes",
+    "dynamic_partition",
+    "dynamic_stitch",
     "einsum",
     "ensure_shape",
     "equal",
@@ -211,6 +242,8 @@ __all__ = [
     "greater",
     "greater_equal",
     "half",
+    "histogram_fixed_width",
+    "histogram_fixed_width_bins",
     "identity",
     "int16",
     "int32",
@@ -228,6 +261,7 @@ __all__ = [
     "math",
     "matmul",
     "maximum",
+    "meshgrid",
     "minimum",
     "multiply",
     "negative",
@@ -254,9 +288,12 @@ __all__ = [
     "repeat",
     "reshape",
     "reverse",
+    "reverse_sequence",
     "roll",
     "round",
     "scatter_nd",
+    "searchsorted",
+    "sequence_mask",
     "shape",
     "sigmoid",
     "sign",
@@ -264,6 +301,8 @@ __all__ = [
     "sinh",
     "size",
     "slice",
+    "sort",
+    "space_to_batch",
     "split",
     "sqrt",
     "square",
@@ -276,6 +315,9 @@ __all__ = [
     "tan",
     "tanh",
     "tensor_scatter_nd_add",
+    "tensor_scatter_nd_max",
+    "tensor_scatter_nd_min",
+    "tensor_scatter_nd_sub",
     "tensor_scatter_nd_update",
     "tensordot",
     "tile",
@@ -285,6 +327,8 @@ __all__ = [
     "uint32",
     "uint64",
     "uint8",
+    "unique",
+    "unique_with_counts",
     "unstack",
     "version",
     "where",

@@ -56,7 +56,7 @@ def gather(
     return binary(GATHER.bind(axis=k, batch_dims=batch), x, at)
 
 
-def _flat_positions(indices: Tensor, dims: tuple[int, ...], name: str) -> Tensor:
+def flat_positions(indices: Tensor, dims: tuple[int, ...], name: str) -> Tensor:
     """Rows of positions as positions in the flattened leading axes, checked."""
     rows = np.asarray(indices)
     if rows.dtype.kind not in "iu":
@@ -72,7 +72,8 @@ def _flat_positions(indices: Tensor, dims: tuple[int, ...], name: str) -> Tensor
     return positions(flat)
 
 
-def _depth(indices: Tensor, dims: tuple[int, ...], name: str) -> int:
+def index_depth(indices: Tensor, dims: tuple[int, ...], name: str) -> int:
+    """How many leading axes the rows of positions index."""
     if not indices.ndim:
         raise InvalidArgumentError(f"`{name}` wants indices with at least one axis, got a scalar.")
     depth = indices._aval.dims[-1]
@@ -95,9 +96,9 @@ def gather_nd(params: Any, indices: Any, batch_dims: int = 0, name: str | None =
     if batch_dims:
         at = _with_batch(at, int(batch_dims), x)
     dims = x._aval.dims
-    depth = _depth(at, dims, "gather_nd")
+    depth = index_depth(at, dims, "gather_nd")
     rows = reshape(x, (size_of(dims[:depth]), *dims[depth:]))
-    return binary(GATHER.bind(axis=0, batch_dims=0), rows, _flat_positions(at, dims[:depth], "gather_nd"))
+    return binary(GATHER.bind(axis=0, batch_dims=0), rows, flat_positions(at, dims[:depth], "gather_nd"))
 
 
 def _with_batch(at: Tensor, batch: int, x: Tensor) -> Tensor:
@@ -117,13 +118,13 @@ def scatter_nd(indices: Any, updates: Any, shape: Any, name: str | None = None) 
     [0. 5. 0.]
     """
     at, values, dims = convert(indices), convert(updates), integers(shape, "shape")
-    depth = _depth(at, dims, "scatter_nd")
+    depth = index_depth(at, dims, "scatter_nd")
     inner = dims[depth:]
     if values._aval.dims != at._aval.dims[:-1] + inner:
         raise InvalidArgumentError(
             f"`scatter_nd` wants updates of shape {shape_text(at._aval.dims[:-1] + inner)}, got {values.shape}."
         )
-    flat = _flat_positions(at, dims[:depth], "scatter_nd")
+    flat = flat_positions(at, dims[:depth], "scatter_nd")
     count = flat._aval.size
     rows = reshape(values, (count, *inner))
     full = (size_of(dims[:depth]), *inner)
@@ -152,14 +153,14 @@ def tensor_scatter_nd_update(tensor: Any, indices: Any, updates: Any, name: str 
     x, values = convert_all([tensor, updates])
     at = convert(indices)
     dims = x._aval.dims
-    depth = _depth(at, dims, "tensor_scatter_nd_update")
+    depth = index_depth(at, dims, "tensor_scatter_nd_update")
     inner = dims[depth:]
     if values._aval.dims != at._aval.dims[:-1] + inner:
         raise InvalidArgumentError(
             f"`tensor_scatter_nd_update` wants updates of shape {shape_text(at._aval.dims[:-1] + inner)}, "
             f"got {values.shape}."
         )
-    flat = np.asarray(_flat_positions(at, dims[:depth], "tensor_scatter_nd_update")).reshape(-1)
+    flat = np.asarray(flat_positions(at, dims[:depth], "tensor_scatter_nd_update")).reshape(-1)
     source = np.full(size_of(dims[:depth]), -1)
     source[flat] = np.arange(len(flat))
     hit = source >= 0

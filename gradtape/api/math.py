@@ -1,5 +1,10 @@
 """`tf.math`. Floor: api."""
 
+from gradtape.api.counting import (
+    bincount,
+    confusion_matrix,
+    count_nonzero,
+)
 from gradtape.api.elementwise import (
     abs,
     acos,
@@ -82,6 +87,28 @@ from gradtape.api.reductions import (
     reduce_variance,
 )
 from gradtape.api.rows import l2_normalize, log_softmax, softmax
+from gradtape.api.scans import (
+    cumprod,
+    cumulative_logsumexp,
+)
+from gradtape.api.segments import (
+    segment_max,
+    segment_mean,
+    segment_min,
+    segment_prod,
+    segment_sum,
+    unsorted_segment_max,
+    unsorted_segment_mean,
+    unsorted_segment_min,
+    unsorted_segment_prod,
+    unsorted_segment_sqrt_n,
+    unsorted_segment_sum,
+)
+from gradtape.api.sorting import (
+    in_top_k,
+    invert_permutation,
+    top_k,
+)
 
 __all__ = [
     "abs",
@@ -96,11 +123,16 @@ __all__ = [
     "atan",
     "atan2",
     "atanh",
+    "bincount",
     "ceil",
+    "confusion_matrix",
     "conj",
     "cos",
     "cosh",
+    "count_nonzero",
+    "cumprod",
     "cumsum",
+    "cumulative_logsumexp",
     "divide",
     "divide_no_nan",
     "equal",
@@ -112,6 +144,8 @@ __all__ = [
     "greater",
     "greater_equal",
     "imag",
+    "in_top_k",
+    "invert_permutation",
     "is_finite",
     "is_inf",
     "is_nan",
@@ -150,6 +184,11 @@ __all__ = [
     "rint",
     "round",
     "rsqrt",
+    "segment_max",
+    "segment_mean",
+    "segment_min",
+    "segment_prod",
+    "segment_sum",
     "sigmoid",
     "sign",
     "sin",
@@ -163,5 +202,12 @@ __all__ = [
     "subtract",
     "tan",
     "tanh",
+    "top_k",
     "truediv",
+    "unsorted_segment_max",
+    "unsorted_segment_mean",
+    "unsorted_segment_min",
+    "unsorted_segment_prod",
+    "unsorted_segment_sqrt_n",
+    "unsorted_segment_sum",
 ]

@@ -26,12 +26,17 @@ from gradtape.api.rows import (
     softmax_cross_entropy_with_logits,
     sparse_softmax_cross_entropy_with_logits,
 )
+from gradtape.api.sorting import (
+    in_top_k,
+    top_k,
+)
 
 __all__ = [
     "batch_normalization",
     "bias_add",
     "elu",
     "embedding_lookup",
+    "in_top_k",
     "l2_loss",
     "l2_normalize",
     "leaky_relu",
@@ -50,4 +55,5 @@ __all__ = [
     "sparse_softmax_cross_entropy_with_logits",
     "swish",
     "tanh",
+    "top_k",
 ]
