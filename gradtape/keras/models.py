@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gradtape.keras.layers.base import Layer, _inside
+from gradtape.keras.layers.base import Layer, inside
 from gradtape.keras.layers.core import InputLayer
 from gradtape.runtime.tensor import Tensor
 
@@ -30,7 +30,7 @@ class Model(Layer):
     @property
     def layers(self) -> list[Layer]:
         """The layers directly inside."""
-        return list({id(v): v for v in _inside(list(self.__dict__.values()), Layer)}.values())
+        return list({id(v): v for v in inside(self, Layer)}.values())
 
     def summary(self, print_fn: Callable[[str], Any] = print) -> None:
         """Print a table of the layers: their kinds, what they make and how many parameters they have."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -14,48 +14,13 @@ from gradtape.api.arguments import integers
 from gradtape.api.creation import convert_to_tensor, zeros
 from gradtape.api.elementwise import cast
 from gradtape.ir.dtypes import DType, as_dtype, float32
-from gradtape.ir.shapes import TensorShape
 from gradtape.keras import initializers
+from gradtape.keras.layers.inputs import InputSpec, dims_of, shapes_of
 from gradtape.keras.names import unique_name
 from gradtape.keras.scope import SCOPE, named, unrecorded
 from gradtape.keras.weight import Weight
 from gradtape.runtime.tensor import Tensor
 from gradtape.runtime.variable import Variable
-
-
-@dataclass
-class InputSpec:
-    """What a layer expects of its input: the number of axes, and the sizes of some of them.
-
-    >>> import gradtape as tf
-    >>> tf.keras.layers.InputSpec(min_ndim=2, axes={-1: 3})
-    InputSpec(ndim=None, min_ndim=2, max_ndim=None, axes={-1: 3})
-    """
-
-    ndim: int | None = None
-    min_ndim: int | None = None
-    max_ndim: int | None = None
-    axes: dict[int, int] = field(default_factory=dict)
-
-    def check(self, x: Tensor, layer: str) -> None:
-        """Raises ValueError when the tensor is none of the expected."""
-        rank, low, high = x.ndim, self.min_ndim, self.max_ndim
-        found = f"found ndim={rank}. Full shape received: {x.shape}"
-        start = f"Input 0 of layer '{layer}' is incompatible with the layer:"
-        if self.ndim is not None and rank != self.ndim:
-            raise ValueError(f"{start} expected ndim={self.ndim}, {found}.")
-        if low is not None and rank < low:
-            hint = " Add a batch axis with `tf.expand_dims(x, 0)`." if rank == low - 1 else ""
-            raise ValueError(f"{start} expected min_ndim={low}, {found}.{hint}")
-        if high is not None and rank > high:
-            raise ValueError(f"{start} expected max_ndim={high}, {found}.")
-        dims = x._aval.dims
-        for axis, size in self.axes.items():
-            if dims[axis] != size:
-                raise ValueError(
-                    f"{start} expected axis {axis} of the input's shape to have value {size}, "
-                    f"but received input with shape {x.shape}. A layer keeps the sizes that it was built with."
-                )
 
 
 class Layer:
@@ -168,7 +133,7 @@ class Layer:
             if self.input_spec is not None:
                 self._check(prepared)
             if not self.built:
-                self.build(_shapes(prepared))
+                self.build(shapes_of(prepared))
             return self.call(prepared, *args, **kwargs)
         finally:
             SCOPE.training, SCOPE.path = outer
@@ -212,7 +177,7 @@ class Layer:
         >>> tf.keras.layers.Dense(3).compute_output_shape((None, 5))
         (None, 3)
         """
-        dims = _dims(input_shape)
+        dims = dims_of(input_shape)
         with unrecorded():
             made = self(zeros([1 if d is None else d for d in dims], self._dtype), training=False)
         shape: tuple[int | None, ...] = made._aval.dims
@@ -256,12 +221,12 @@ class Layer:
             layer = waiting.pop()
             if id(layer) not in found:
                 found[id(layer)] = layer
-                waiting += reversed(list(_inside(list(layer.__dict__.values()), Layer)))
+                waiting += reversed(inside(layer, Layer))
         return list(found.values())
 
     def _own(self) -> list[Variable]:
         """The variables of this layer itself, trainable ones first."""
-        return sorted(_inside(list(self.__dict__.values()), Variable), key=lambda v: not v.trainable)
+        return sorted(inside(self, Variable), key=lambda v: not v.trainable)
 
     @property
     def variables(self) -> list[Variable]:
@@ -338,7 +303,7 @@ def _marking(build: Callable[..., None]) -> Callable[..., None]:
     def marked(self: Layer, input_shape: Any = None) -> None:
         if self.built:
             return
-        shape = _dims(input_shape)
+        shape = dims_of(input_shape)
         if SCOPE.path[-1:] == (self.name,):
             build(self, shape)
         else:
@@ -350,30 +315,21 @@ def _marking(build: Callable[..., None]) -> Callable[..., None]:
     return marked
 
 
-def _dims(shape: Any) -> Any:
-    """A shape as a tuple; structures of shapes stay as they are."""
-    if isinstance(shape, TensorShape):
-        return tuple(shape.as_list())
-    if isinstance(shape, list | tuple) and all(d is None or hasattr(d, "__index__") for d in shape):
-        return tuple(None if d is None else int(d) for d in shape)
-    return shape
+_LEAVES = frozenset([str, int, float, bool, type(None), FunctionType, DType, InputSpec])  # with nothing inside
 
 
-def _shapes(prepared: Any) -> Any:
-    if isinstance(prepared, dict):
-        return {k: _shapes(v) for k, v in prepared.items()}
-    if isinstance(prepared, list | tuple):
-        return [_shapes(v) for v in prepared]
-    return prepared._aval.dims
-
-
-def _inside(value: Any, kind: type) -> Iterator[Any]:
-    """The instances of a class in nested lists, tuples and dicts."""
-    if isinstance(value, kind):
-        yield value
-    elif isinstance(value, list | tuple):
-        for v in value:
-            yield from _inside(v, kind)
-    elif isinstance(value, dict):
-        for v in value.values():
-            yield from _inside(v, kind)
+def inside(layer: Layer, kind: type) -> list[Any]:
+    """The instances of a class among a layer's attributes, and in lists, tuples and dicts that are attributes."""
+    found: list[Any] = []
+    waiting = list(layer.__dict__.values())[::-1]
+    while waiting:
+        value = waiting.pop()
+        if type(value) in _LEAVES:
+            continue
+        if isinstance(value, kind):
+            found.append(value)
+        elif isinstance(value, list | tuple):
+            waiting += value[::-1]
+        elif isinstance(value, dict):
+            waiting += list(value.values())[::-1]
+    return found

@@ -10,7 +10,8 @@ from gradtape.api.elementwise import cast, where
 from gradtape.api.layout import reshape
 from gradtape.api.products import matmul
 from gradtape.keras import activations, initializers
-from gradtape.keras.layers.base import InputSpec, Layer
+from gradtape.keras.layers.base import Layer
+from gradtape.keras.layers.inputs import InputSpec
 from gradtape.runtime.tensor import Tensor
 
 

@@ -9,7 +9,8 @@ from gradtape.api.layout import reshape
 from gradtape.api.rows import batch_normalization, moments
 from gradtape.ir.dtypes import float32
 from gradtape.keras import initializers
-from gradtape.keras.layers.base import InputSpec, Layer
+from gradtape.keras.layers.base import Layer
+from gradtape.keras.layers.inputs import InputSpec
 from gradtape.keras.scope import unrecorded
 from gradtape.runtime.tensor import Tensor
 from gradtape.runtime.variable import Variable
