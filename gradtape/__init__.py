@@ -106,6 +106,7 @@ from gradtape.api.layout import (
     transpose,
     unstack,
 )
+from gradtape.api.mapping import map_fn, vectorized_map
 from gradtape.api.partition import (
     dynamic_partition,
     dynamic_stitch,
@@ -259,6 +260,7 @@ __all__ = [
     "logical_not",
     "logical_or",
     "math",
+    "map_fn",
     "matmul",
     "maximum",
     "meshgrid",
@@ -331,6 +333,7 @@ __all__ = [
     "unique_with_counts",
     "unstack",
     "version",
+    "vectorized_map",
     "where",
     "zeros",
     "zeros_like",

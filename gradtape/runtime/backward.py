@@ -18,7 +18,8 @@ from gradtape.ops.op import Step, constant
 from gradtape.runtime.dispatch import execute
 from gradtape.runtime.record import Path, Recorder, TrieNode
 from gradtape.runtime.state import STATE, run_apart
-from gradtape.runtime.tensor import Tensor, wrap
+from gradtape.runtime.tensor import SymbolicTensorError, Tensor, wrap
+from gradtape.runtime.trace import traced
 from gradtape.transforms.differentiate import augmented, leaves, pull_back
 from gradtape.transforms.simplify import simplify
 
@@ -45,7 +46,10 @@ class CompiledGraph:
         recorders = STATE.recorders
         active = tuple(any(r.is_watching(t) for r in recorders) for t in inputs) if recorders else ()
         if not any(active):
-            operands = [t._array for t in inputs]
+            try:
+                operands = [t._array for t in inputs]
+            except SymbolicTensorError:
+                return list(traced(self.plain, inputs))
             try:
                 arrays = STATE.run(self.kernel, *operands)
             except RuntimeError as e:

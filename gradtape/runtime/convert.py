@@ -11,7 +11,7 @@ from gradtape.ir.aval import aval
 from gradtape.ir.dtypes import DType, as_dtype, bool_, complex128, float32, int32, of_numpy, string
 from gradtape.ir.shapes import TensorShape
 from gradtape.runtime.state import quietly
-from gradtape.runtime.tensor import EagerTensor, Tensor, from_array, wrap
+from gradtape.runtime.tensor import Tensor, from_array, wrap
 
 _PYTHON: dict[type, DType] = {bool: bool_, int: int32, float: float32, complex: complex128, str: string, bytes: string}
 _WIDENS = {"b": "b", "i": "iufc", "u": "iufc", "f": "fc", "c": "c", "s": "s"}  # which kinds a kind may become
@@ -27,7 +27,7 @@ def convert(value: Any, dtype: DType | None = None) -> Tensor:
       ValueError: a tensor of another dtype, or a ragged list.
       TypeError: a value that the dtype cannot hold.
     """
-    if type(value) is EagerTensor:
+    if isinstance(value, Tensor):
         return _of_dtype(value, dtype)
     for kind, converter in converters:
         if isinstance(value, kind):

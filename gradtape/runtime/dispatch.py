@@ -9,7 +9,8 @@ from gradtape.backends.cpu import NAME, lower
 from gradtape.ir.errors import OpError, ResourceExhaustedError
 from gradtape.ops.op import Step
 from gradtape.runtime.state import STATE, new_id, run_apart
-from gradtape.runtime.tensor import EagerTensor, Tensor, wrap
+from gradtape.runtime.tensor import EagerTensor, SymbolicTensorError, Tensor, wrap
+from gradtape.runtime.trace import traced
 
 _new = EagerTensor.__new__
 
@@ -22,6 +23,8 @@ def execute(step: Step, inputs: Sequence[Tensor]) -> Any:
     state = STATE
     try:
         result = state.run(kernel, *[t._array for t in inputs])
+    except SymbolicTensorError:
+        return _traced(step, inputs)
     except RuntimeError as e:
         result = run_apart(e, kernel, *[t._array for t in inputs])
     except (ValueError, TypeError, IndexError, MemoryError) as e:
@@ -47,6 +50,8 @@ def unary(step: Step, x: Tensor) -> Tensor:
     state = STATE
     try:
         array = state.run(kernel, x._array)
+    except SymbolicTensorError:
+        return _traced(step, (x,))
     except RuntimeError as e:
         array = run_apart(e, kernel, x._array)
     except (ValueError, TypeError, IndexError, MemoryError) as e:
@@ -69,6 +74,8 @@ def binary(step: Step, x: Tensor, y: Tensor) -> Tensor:
     state = STATE
     try:
         array = state.run(kernel, x._array, y._array)
+    except SymbolicTensorError:
+        return _traced(step, (x, y))
     except RuntimeError as e:
         array = run_apart(e, kernel, x._array, y._array)
     except (ValueError, TypeError, IndexError, MemoryError) as e:
@@ -81,6 +88,14 @@ def binary(step: Step, x: Tensor, y: Tensor) -> Tensor:
         for recorder in state.recorders:
             recorder.record(step, (x, y), (t,))
     return t
+
+
+def _traced(step: Step, inputs: Sequence[Tensor]) -> Any:
+    """What dispatch does where an operand is symbolic: the same, with a graph node in place of a kernel."""
+    results = traced(step, inputs)
+    for recorder in STATE.recorders:
+        recorder.record(step, inputs, results)
+    return results[0] if len(results) == 1 else results
 
 
 def explained(step: Step, inputs: Sequence[Tensor], error: Exception) -> Exception:

@@ -24,6 +24,8 @@ def operand(value: Any, dtype: DType) -> Tensor:
         return value
     if type(value) is float or type(value) is int:
         return shared_scalar(value, dtype)
+    if isinstance(value, Tensor):
+        return value
     if isinstance(value, Variable):
         return value.read()
     return convert(value, dtype)

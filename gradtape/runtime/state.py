@@ -12,6 +12,7 @@ import numpy as np
 
 if TYPE_CHECKING:
     from gradtape.runtime.record import Recorder
+    from gradtape.runtime.trace import Tracer
     from gradtape.runtime.variable import Variable
 
 new_id = itertools.count(1).__next__  # ids of tensors and variables: never used twice
@@ -42,6 +43,7 @@ class State(threading.local):
     def __init__(self) -> None:
         self.run = _quiet_numpy()
         self.recorders: tuple[Recorder, ...] = ()
+        self.tracers: tuple[Tracer, ...] = ()
         self.watchers: tuple[Callable[[Variable], None], ...] = ()
         self.scope = new_id()  # another one whenever the recorders change: what was read before is a constant after
 

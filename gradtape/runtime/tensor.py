@@ -225,6 +225,11 @@ class Tensor(Operators):
         return wrap, (self._array, self._aval)
 
     def __getattr__(self, name: str) -> Any:
+        if name == "_array":
+            raise SymbolicTensorError(
+                f"The value of {self!r} is not known: the function that it belongs to runs for all of its inputs at "
+                "once. `.numpy()`, `bool()`, `float()` and Python's `if` want a value; use `tf.where` and other ops."
+            )
         hint = f" Use {HINTS[name]}." if name in HINTS else ""
         raise AttributeError(f"A Tensor has no attribute `{name}`.{hint}")
 
@@ -233,6 +238,28 @@ class EagerTensor(Tensor):
     """A tensor whose value is there."""
 
     __slots__ = ()
+
+
+class SymbolicTensor(Tensor):
+    """A tensor of a function that is being traced: its shape and dtype are known, its value is not."""
+
+    __slots__ = ("_tracer", "_value")
+
+    _tracer: Any
+    _value: Any
+
+    def __str__(self) -> str:
+        return f"Tensor(shape={shape_text(self._aval.shape)}, dtype={self.dtype.name})"
+
+    def __repr__(self) -> str:
+        return f"<tf.Tensor: shape={shape_text(self._aval.shape)}, dtype={self.dtype.name}>"
+
+    def __format__(self, spec: str) -> str:
+        return str(self)
+
+
+class SymbolicTensorError(TypeError):
+    """The value of a tensor was asked for while the function that it belongs to is being traced."""
 
 
 class Reference:

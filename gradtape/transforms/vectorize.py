@@ -53,9 +53,14 @@ def vectorize(graph: Graph, seeds: Mapping[int, Rows]) -> tuple[Builder, list[It
     """The outputs of a graph, some of whose inputs (by position) depend on rows. An output that no row reaches
     stays an ordinary value."""
     b = Builder()
-    known: dict[int, Item] = {id(v): seeds.get(i, v) for i, v in enumerate(graph.inputs)}
+    return b, vectorized(b, graph, [seeds.get(i, v) for i, v in enumerate(graph.inputs)])
+
+
+def vectorized(b: Builder, graph: Graph, operands: Sequence[Item]) -> list[Item]:
+    """The outputs of a graph for operands of which some depend on rows."""
+    known: dict[int, Item] = {id(v): x for v, x in zip(graph.inputs, operands, strict=True)}
     _run(b, graph, known)
-    return b, [known[id(v)] for v in graph.outputs]
+    return [known[id(v)] for v in graph.outputs]
 
 
 def _run(b: Builder, graph: Graph, known: dict[int, Item]) -> None:
@@ -311,17 +316,11 @@ def _opaque(b: Builder, node: Node, operands: list[Item]) -> Sequence[Item]:
 def _composite(b: Builder, node: Node, operands: list[Item]) -> Sequence[Item]:
     op = node.step.op
     assert isinstance(op, Composite)
-    return _inline(b, op.expand(tuple(v.aval for v in node.inputs), **node.step.params), operands)
+    return vectorized(b, op.expand(tuple(v.aval for v in node.inputs), **node.step.params), operands)
 
 
 def _call(b: Builder, node: Node, operands: list[Item]) -> Sequence[Item]:
-    return _inline(b, node.step.params["graph"], operands)
-
-
-def _inline(b: Builder, graph: Graph, operands: list[Item]) -> list[Item]:
-    known: dict[int, Item] = {id(v): x for v, x in zip(graph.inputs, operands, strict=True)}
-    _run(b, graph, known)
-    return [known[id(v)] for v in graph.outputs]
+    return vectorized(b, node.step.params["graph"], operands)
 
 
 # ------------------------------------------------------------------ assemble: rows of placed products

@@ -1,0 +1,72 @@
+"""Tracing: tensors whose values are not known yet; ops on them become graph nodes. Floor: runtime.
+
+A symbolic tensor has an aval and an id like any other, so that tapes record it; but it has no array. Whoever asks
+for one gets `SymbolicTensorError`, and eager dispatch answers it by adding a node to the graph of the tracer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from gradtape.ir.aval import Aval
+from gradtape.ir.graph import Graph, Value
+from gradtape.ops.op import Step, apply
+from gradtape.runtime.state import STATE, new_id
+from gradtape.runtime.tensor import SymbolicTensor, Tensor
+
+
+class Tracer:
+    """One graph in the making: its inputs, and the tensors from outside that it came to use."""
+
+    def __init__(self, inputs: Sequence[Aval]) -> None:
+        self.inputs = [Value(a) for a in inputs]
+        self.symbols = [self.symbol(v) for v in self.inputs]
+        self.captured: dict[int, tuple[Tensor, Value]] = {}  # by id of the tensor
+
+    def symbol(self, v: Value) -> SymbolicTensor:
+        """A tensor that stands for a value of this graph."""
+        t = SymbolicTensor.__new__(SymbolicTensor)
+        t._aval, t._id, t._value, t._tracer = v.aval, new_id(), v, self
+        return t
+
+    def value_of(self, t: Tensor) -> Value:
+        """The graph value of a tensor; one from outside becomes an input."""
+        if isinstance(t, SymbolicTensor) and t._tracer is self:
+            value: Value = t._value
+            return value
+        found = self.captured.get(t._id)
+        if found is None:
+            found = self.captured[t._id] = (t, Value(t._aval))
+        return found[1]
+
+    def graph(self, results: Sequence[Tensor]) -> tuple[Graph, list[Tensor]]:
+        """The graph of some results over the inputs, then over what was captured; and that."""
+        outputs = [self.value_of(t) for t in results]
+        captured = list(self.captured.values())
+        return Graph([*self.inputs, *(v for _, v in captured)], outputs), [t for t, _ in captured]
+
+    def run(self, f: Callable[..., Any], *args: Any) -> Any:
+        """f(*args) with this tracer as the innermost one."""
+        outer = STATE.tracers
+        STATE.tracers = (*outer, self)
+        try:
+            return f(*args)
+        finally:
+            STATE.tracers = outer
+
+
+def traced(step: Step, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """A step on operands of which some are symbolic: a node in the graph of the innermost of their tracers."""
+    tracer = _innermost(inputs)
+    return tuple(tracer.symbol(v) for v in apply(step, [tracer.value_of(t) for t in inputs]))
+
+
+def _innermost(inputs: Sequence[Tensor]) -> Tracer:
+    involved = [t._tracer for t in inputs if isinstance(t, SymbolicTensor)]
+    for tracer in reversed(STATE.tracers):
+        if any(tracer is t for t in involved):
+            return tracer
+    raise ValueError(
+        "A symbolic tensor was used after the function that it belongs to had been traced. Return it from that "
+        "function, instead of keeping it in a variable, a list or an attribute."
+    )

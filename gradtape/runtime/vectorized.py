@@ -1,0 +1,69 @@
+"""Functions of one element run for all elements at once: `vectorized_map`. Floor: runtime."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from gradtape.ir.aval import Aval, aval
+from gradtape.ir.graph import Graph, Value
+from gradtape.runtime.backward import CompiledGraph
+from gradtape.runtime.tensor import Tensor
+from gradtape.runtime.trace import Tracer
+from gradtape.transforms.rows.builder import Builder
+from gradtape.transforms.rows.leaving import dense
+from gradtape.transforms.vectorize import Item, free, lifted, vectorized
+
+MAX_GRAPHS = 512
+
+
+def map_elements(
+    f: Callable[[list[Tensor]], list[Tensor]], elements: Sequence[Tensor], shared: Sequence[bool], count: int
+) -> list[Tensor]:
+    """f on the slices along the first axis, for all of them at once. `shared`: elements that all slices see whole
+    (a first axis of size 1, taken away)."""
+    avals = [aval(t._aval.dims[1:], t._aval.dtype) for t in elements]
+    tracer = Tracer(avals)
+    results = tracer.run(f, list(tracer.symbols))
+    graph, captured = tracer.graph(results)
+    compiled = _compiled(graph, tuple(shared), tuple(t._aval for t in elements), count)
+    return compiled([*elements, *captured])
+
+
+_graphs: OrderedDict[Any, CompiledGraph] = OrderedDict()
+
+
+def _compiled(graph: Graph, shared: tuple[bool, ...], avals: tuple[Aval, ...], count: int) -> CompiledGraph:
+    """The graph of all rows, made once per structure."""
+    key = (structure(graph), shared, avals, count)
+    found = _graphs.get(key)
+    if found is None:
+        found = CompiledGraph(all_rows(graph, shared, avals, count))
+        _graphs[key] = found
+        while len(_graphs) > MAX_GRAPHS:
+            _graphs.popitem(last=False)
+    return found
+
+
+def structure(graph: Graph) -> tuple[Any, ...]:
+    """A graph as a hashable key: equal for graphs with the same steps on the same wires."""
+    place: dict[int, Any] = {id(v): i for i, v in enumerate(graph.inputs)}
+    nodes = []
+    for node in graph.nodes:
+        nodes.append((node.step, *(place[id(v)] for v in node.inputs)))
+        for v in node.outputs:
+            place[id(v)] = len(place)
+    return (tuple(v.aval for v in graph.inputs), tuple(nodes), tuple(place[id(v)] for v in graph.outputs))
+
+
+def all_rows(graph: Graph, shared: tuple[bool, ...], avals: tuple[Aval, ...], count: int) -> Graph:
+    """The graph over whole arrays: elements first, then what the function captured."""
+    b = Builder()
+    whole = [Value(a) for a in avals]
+    captured = list(graph.inputs[len(whole) :])
+    items: list[Item] = [
+        b.reshape(v, v.aval.dims[1:]) if s else free(b, v, (count,)) for v, s in zip(whole, shared, strict=True)
+    ]
+    results = vectorized(b, graph, [*items, *captured])
+    return Graph([*whole, *captured], [dense(b, lifted(b, r, (count,))) for r in results])
