@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,12 +15,14 @@ from benchmarks import peers
 from benchmarks.harness import OURS, Pace, Program
 from benchmarks.workload import Count, Figure, Race, Setting, Target
 
+ROOT = Path(__file__).parents[1]
+
 # Each takes longer to load than the whole package may, and is needed only when something is run or drawn.
 HEAVY = ("cupy", "numba", "llvmlite", "matplotlib", "scipy", "sklearn", "pandas", *peers.NAMES)
 
 
 def _python(code: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    return subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
 
 
 def _importing(peer: str, statement: str) -> list[Program]:
