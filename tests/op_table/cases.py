@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -129,6 +130,18 @@ def _derived(op: Op) -> Iterable[Sample]:
         for sample in op.samples:
             for size in (0, 1):
                 yield replace(sample, specs=_resized(sample, size))
+        yield from _arrangements()
+
+
+def _arrangements() -> Iterable[Sample]:
+    """Contractions with and without a letter that is kept in both operands (b), summed (s), kept of the left (l) and
+    of the right (r) one, each operand's and the result's letters in this order and backwards."""
+    sizes = {"b": 2, "s": 3, "l": 4, "r": 5}
+    for letters in ("sl", "sr", "slr", "bs", "bsl", "bsr", "bslr", "bl", "br", "blr", "lr"):
+        words = [[c for c in letters if c in part] for part in ("bls", "bsr", "blr")]
+        for left, right, out in itertools.product(*[sorted({"".join(w), "".join(w[::-1])}) for w in words]):
+            specs = tuple(Spec(tuple(sizes[c] for c in word)) for word in (left, right))
+            yield Sample(specs, {"subscripts": f"{left},{right}->{out}"})
 
 
 def replace_shape(spec: Spec, shape: tuple[int, ...]) -> Spec:
