@@ -171,6 +171,7 @@ from gradtape.ir.dtypes import bool_ as bool
 from gradtape.ir.dtypes import float16 as half
 from gradtape.ir.dtypes import float64 as double
 from gradtape.ir.shapes import TensorShape
+from gradtape.runtime.indexed_slices import IndexedSlices
 from gradtape.runtime.tensor import Tensor
 from gradtape.runtime.variable import Variable
 from gradtape.tape import GradientTape, UnconnectedGradients
@@ -181,6 +182,7 @@ newaxis = None
 __all__ = [
     "DType",
     "GradientTape",
+    "IndexedSlices",
     "Tensor",
     "TensorShape",
     "UnconnectedGradients",

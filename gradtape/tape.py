@@ -18,9 +18,9 @@ from gradtape.ops.layout import BROADCAST_TO
 from gradtape.runtime.backward import gradients
 from gradtape.runtime.convert import convert, converters
 from gradtape.runtime.dispatch import execute, unary
-from gradtape.runtime.jacobian import MODES, RuleOnTheWay, batch_looped, jacobians, looped, zeros_of
+from gradtape.runtime.jacobian import MODES, batch_looped, jacobians, looped, zeros_of
 from gradtape.runtime.record import Recorder
-from gradtape.runtime.state import STATE, new_id
+from gradtape.runtime.state import STATE
 from gradtape.runtime.tensor import Tensor, wrap
 from gradtape.runtime.variable import Variable
 from gradtape.transforms.differentiate import filled_step
@@ -78,14 +78,14 @@ class GradientTape:
         if self._recorder is None:
             self._recorder = Recorder(self._watch_accessed)
         STATE.recorders = (*STATE.recorders, self._recorder)
-        STATE.scope = new_id()
+        STATE.reads.clear()
         self._recording = True
 
     def _pop(self) -> None:
         if not self._recording:
             raise ValueError("Tape is not recording.")
         STATE.recorders = tuple(r for r in STATE.recorders if r is not self._recorder)
-        STATE.scope = new_id()
+        STATE.reads.clear()
         self._recording = False
 
     def watch(self, tensor: Any) -> None:
@@ -106,7 +106,7 @@ class GradientTape:
         for t in leaves_of(tensor):
             if isinstance(t, Variable):
                 recorder.watch_variable(t)
-                t.forget_read()
+                STATE.reads.pop(t._id, None)  # what was read so far stays a constant
             elif isinstance(t, Tensor):
                 recorder.watch(t)
             else:
@@ -168,7 +168,9 @@ class GradientTape:
           unconnected_gradients: what stands for gradients of sources that the target does not depend on.
 
         Returns:
-          In the structure of `sources`: tensors of the sources' shapes and dtypes, or None.
+          In the structure of `sources`: tensors of the sources' shapes and dtypes, or None. Where a source was
+          only looked up by `tf.gather` along axis 0 (or `tf.nn.embedding_lookup`), its gradient is
+          `tf.IndexedSlices`, and a tensor while an outer tape records it.
 
         Raises:
           RuntimeError: the second use of a tape that is not persistent, or a tape that was never entered.
@@ -202,7 +204,7 @@ class GradientTape:
         inside = [(t, g) for t, g in reached if t > 0]
         found: list[Tensor | None] = []
         if self._recorder and traced and inside:
-            found = gradients(self._recorder, [t for t, _ in inside], traced, [g for _, g in inside])
+            found = gradients(self._recorder, [t for t, _ in inside], traced, [g for _, g in inside], slices=True)
         by_slot = dict(zip(traced, found, strict=False))
         outside = [(t, g) for (s, _), t, g in zip(reached, targets, given, strict=True) if s <= 0]
         results = [by_slot.get(s) for s in asked]
@@ -252,6 +254,7 @@ class GradientTape:
         self._usable()
         unconnected = _unconnected(unconnected_gradients)
         _check_rows(parallel_iterations, mode)
+        self._check_loop(experimental_use_pfor)
         if self._recording and not self._persistent:
             self._pop()
         (of,) = [_target(t) for t in leaves_of(target)]
@@ -282,11 +285,7 @@ class GradientTape:
     def _rows(self, slot: int, target: Any, traced: list[int], at_once: bool, mode: str) -> list[Tensor | None]:
         assert self._recorder is not None
         if at_once:
-            try:
-                return jacobians(self._recorder, slot, traced, mode=mode)
-            except RuleOnTheWay:
-                if mode == "forward":
-                    raise ValueError('A custom gradient stands on the way: use mode="reverse".') from None
+            return jacobians(self._recorder, slot, traced, mode=mode)
         return looped(self._recorder, target, traced)
 
     def batch_jacobian(
@@ -332,6 +331,7 @@ class GradientTape:
         self._usable()
         _unconnected(unconnected_gradients)
         _check_rows(parallel_iterations, "auto")
+        self._check_loop(experimental_use_pfor)
         if self._recording and not self._persistent:
             self._pop()
         of = _target(target)
@@ -354,13 +354,17 @@ class GradientTape:
         found: Tensor | None = None
         if asked > 0 and target._aval.size:
             if at_once:
-                try:
-                    (found,) = jacobians(self._recorder, slot, [asked], batch=True)
-                except RuleOnTheWay:
-                    (found,) = batch_looped(self._recorder, target, [asked])
+                (found,) = jacobians(self._recorder, slot, [asked], batch=True)
             else:
                 (found,) = batch_looped(self._recorder, target, [asked])
         return zeros_of(shape, source) if found is None else found
+
+    def _check_loop(self, at_once: bool) -> None:
+        if not at_once and not self._persistent:
+            raise RuntimeError(
+                "`experimental_use_pfor=False` asks for one gradient per row, for which the tape must have been made "
+                "with `persistent=True`. Leave the argument out to compute all rows at once."
+            )
 
     def _usable(self) -> None:
         """Whether derivatives may be asked for."""
@@ -428,7 +432,7 @@ def _with_itself(result: Tensor | None, source: Any, outside: Sequence[tuple[Any
     for target, given in outside:
         if target._id == source._id and source.dtype.is_differentiable:
             own = execute(filled_step(source._aval, 1), ()) if given is None else given
-            result = own if result is None else result + own
+            result = own if result is None else convert(result) + own
     return result
 
 

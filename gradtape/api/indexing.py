@@ -12,7 +12,8 @@ from gradtape.api.elementwise import cast, where
 from gradtape.ir.dtypes import as_dtype, bool_, float32, int64
 from gradtape.ir.errors import InvalidArgumentError
 from gradtape.ir.shapes import shape_text, size_of
-from gradtape.ops.indexing import GATHER, SCATTER_ADD
+from gradtape.ops.indexing import GATHER, GATHER_ROWS, SCATTER_ADD
+from gradtape.ops.opaque import Opaque
 from gradtape.runtime.contract import reshape
 from gradtape.runtime.convert import convert, convert_all
 from gradtape.runtime.dispatch import binary
@@ -53,7 +54,12 @@ def gather(
             f"`gather` with batch_dims={batch_dims} wants equal leading axes before `axis` {k}: got params of shape "
             f"{x.shape} and indices of shape {at.shape}."
         )
-    return binary(GATHER.bind(axis=k, batch_dims=batch), x, at)
+    return binary(_gathering(x, k, batch).bind(axis=k, batch_dims=batch), x, at)
+
+
+def _gathering(x: Tensor, axis: int, batch: int) -> Opaque:
+    """The op for a lookup of whole rows, whose gradient may stay sparse, or of anything else."""
+    return GATHER_ROWS if axis == batch == 0 and x._aval.dtype.is_differentiable else GATHER
 
 
 def flat_positions(indices: Tensor, dims: tuple[int, ...], name: str) -> Tensor:
@@ -97,8 +103,11 @@ def gather_nd(params: Any, indices: Any, batch_dims: int = 0, name: str | None =
         at = _with_batch(at, int(batch_dims), x)
     dims = x._aval.dims
     depth = index_depth(at, dims, "gather_nd")
+    flat = flat_positions(at, dims[:depth], "gather_nd")
+    if depth == 1 and x._aval.dtype.is_differentiable:
+        return binary(GATHER_ROWS.bind(axis=0, batch_dims=0), x, flat)
     rows = reshape(x, (size_of(dims[:depth]), *dims[depth:]))
-    return binary(GATHER.bind(axis=0, batch_dims=0), rows, flat_positions(at, dims[:depth], "gather_nd"))
+    return binary(GATHER.bind(axis=0, batch_dims=0), rows, flat)
 
 
 def _with_batch(at: Tensor, batch: int, x: Tensor) -> Tensor:

@@ -9,14 +9,18 @@ import threading
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from gradtape.backends.cpu import lower
 from gradtape.ir.graph import Graph, Node, Value, order
 from gradtape.ops.call import HostRule, call_step
 from gradtape.ops.op import Step, constant
 from gradtape.runtime.dispatch import execute
+from gradtape.runtime.indexed_slices import IndexedSlices
 from gradtape.runtime.record import Path, Recorder, TrieNode
+from gradtape.runtime.sparse import Rows, as_rows
 from gradtape.runtime.state import STATE, run_apart
 from gradtape.runtime.tensor import SymbolicTensorError, Tensor, wrap
 from gradtape.runtime.trace import traced
@@ -80,15 +84,25 @@ class Host:
     writes: list[int]
 
 
+class Sparse(NamedTuple):
+    """A result that is the rows of a larger tensor: which result, which one holds the positions, the whole shape."""
+
+    values: int
+    indices: int
+    shape: tuple[int, ...]
+
+
 @dataclass
 class Program:
-    """A backward pass. Its environment begins with the residuals it needs, then the given cotangents."""
+    """A backward pass. Its environment begins with the residuals it needs, then the given cotangents. Its results
+    are those of the sources, then the positions of those that are rows."""
 
     saved: list[int]
     steps: list[Segment | Host]
     results: list[int | None]
     size: int
     absent: Absent
+    sparse: tuple[Sparse, ...]
     used: bool = False  # since it was last spared
 
     def run(self, saved: Sequence[Tensor], given: Sequence[Tensor], hosts: Sequence[HostCall]) -> Outcome:
@@ -164,8 +178,10 @@ def gradients(
     targets: Sequence[int],
     sources: Sequence[int],
     given: Sequence[Tensor | None],
-) -> list[Tensor | None]:
-    """The cotangents of the source slots for targets with these cotangents (None: ones).
+    slices: bool = False,
+) -> list[Any]:
+    """The cotangents of the source slots for targets with these cotangents (None: ones). With `slices`, those
+    that are rows of lookups and nothing else come as `IndexedSlices`, unless this is recorded or traced.
 
     Custom rules run once each. A rule that answers None for an operand is only known when it has run; then
     the program that takes this into account is found by that answer and its rest is run."""
@@ -180,8 +196,17 @@ def gradients(
         program = PROGRAMS.find(node, (*key, tuple(absent.items())), functools.partial(build, node, *key, absent))
         outcome = program.run(saved, cotangents, once)
         if outcome.results is not None:
-            return outcome.results
+            return _handed(outcome.results, program.sparse, slices) if program.sparse else outcome.results
         absent = node.absent[key] = outcome.absent
+
+
+def _handed(results: list[Tensor | None], sparse: Sequence[Sparse], slices: bool) -> list[Any]:
+    """Rows and their positions put together; the results of the sources alone."""
+    whole: list[Any] = list(results)
+    for values, indices, shape in sparse:
+        rows = IndexedSlices(whole[values], whole[indices], np.array(shape, np.int32))
+        whole[values] = rows if slices and not STATE.recorders and not STATE.tracers else rows.dense()
+    return whole[: len(whole) - len(sparse)]
 
 
 class _Once:
@@ -208,14 +233,29 @@ def build(
     wanted = [path.values[s] for s in targets]
     seeds = [Value(v.aval) if g else constant(1, v.aval.dtype, v.aval.dims) for v, g in zip(wanted, given, strict=True)]
     pulled = pull_back(path.nodes, wanted, seeds, [path.values[s] for s in sources])
+    pulled, sparse = _with_rows(pulled)
     outputs = [*(p for p in pulled if p is not None), *path.reached]
     fed = [s for s, g in zip(seeds, given, strict=True) if g]
     residual = leaves(outputs, path.everything())
-    return _cut(outputs, pulled, residual, fed, path)
+    return _cut(outputs, pulled, residual, fed, path, sparse)
+
+
+def _with_rows(pulled: list[Value | None]) -> tuple[list[Value | None], tuple[Sparse, ...]]:
+    """The cotangents, rows in place of those that are scattered rows; the positions of these at the end."""
+    found: list[tuple[int, Rows]] = [(k, r) for k, p in enumerate(pulled) if p is not None and (r := as_rows(p))]
+    values = dict(found)
+    results = [values[k].values if k in values else p for k, p in enumerate(pulled)]
+    sparse = tuple(Sparse(k, len(pulled) + j, r.shape) for j, (k, r) in enumerate(found))
+    return [*results, *(r.indices for _, r in found)], sparse
 
 
 def _cut(
-    outputs: list[Value], pulled: list[Value | None], residual: list[Value], fed: list[Value], path: Path
+    outputs: list[Value],
+    pulled: list[Value | None],
+    residual: list[Value],
+    fed: list[Value],
+    path: Path,
+    sparse: tuple[Sparse, ...],
 ) -> Program:
     """The backward pass as segments with the host rules between them."""
     lost = [v for v in residual if id(v) not in path.kept]
@@ -233,7 +273,7 @@ def _cut(
         steps += [made] if made else []
         steps += [_host(n, place) for n in hosts[k : k + 1]]
     results = [None if p is None else place[id(p)] for p in pulled]
-    return Program([path.kept[id(v)] for v in residual], steps, results, len(place), dict(path.absent))
+    return Program([path.kept[id(v)] for v in residual], steps, results, len(place), dict(path.absent), sparse)
 
 
 def _stages(nodes: Sequence[Node], hosts: Sequence[Node]) -> list[list[Node]]:

@@ -17,6 +17,7 @@ from gradtape.ops.layout import CONCAT, RESHAPE, TRANSPOSE
 from gradtape.runtime.backward import PROGRAMS, CompiledGraph, gradients
 from gradtape.runtime.dispatch import execute, unary
 from gradtape.runtime.record import Path, Recorder, TrieNode
+from gradtape.runtime.rules import by_structure, inlined, traced_rule
 from gradtape.runtime.tensor import Tensor, wrap
 from gradtape.transforms.cost import cost
 from gradtape.transforms.differentiate import leaves, pull_back
@@ -32,16 +33,14 @@ MODES = ("auto", "reverse", "forward")
 
 @dataclass
 class RowsProgram:
-    """The Jacobians of one target: which residuals the graph reads, and which of its outputs belong to a source."""
+    """The Jacobians of one target: which residuals the graph reads, and which of its outputs belong to a source.
+    `rules`: custom rules stand on the way, by their ordinals; then the graph is made anew for each call."""
 
     saved: list[int]
     compiled: CompiledGraph | None
     results: list[int | None]
+    rules: tuple[int, ...] = ()
     used: bool = False
-
-
-class RuleOnTheWay(Exception):
-    """A custom rule, which runs as Python, stands between target and sources: rows must run one by one."""
 
 
 def jacobians(
@@ -52,34 +51,77 @@ def jacobians(
     node = recorder.node
     key = ("jacobian", target, tuple(sources), batch, mode)
     program: Any = PROGRAMS.find(node, key, functools.partial(build, node, target, tuple(sources), batch, mode))
+    captured: list[Tensor] = []
+    if program.rules:
+        program, captured = _with_rules(recorder, program.rules, target, tuple(sources), batch, mode)
     if program.compiled is None:
         return [None] * len(sources)
-    results = program.compiled([recorder.saved[i] for i in program.saved])
+    results = program.compiled([*(recorder.saved[i] for i in program.saved), *captured])
     return [None if i is None else results[i] for i in program.results]
 
 
 def build(end: TrieNode, target: int, sources: tuple[int, ...], batch: bool, mode: str) -> Any:
     """Differentiate, vectorize in both modes, keep the cheaper one."""
-    path = Path(end, {})
-    y, xs = path.values[target], [path.values[s] for s in sources]
-    cotangent = Value(y.aval)
-    pulled = pull_back(path.nodes, [y], [cotangent], xs)
-    given = [*path.everything(), cotangent]
-    if any(isinstance(n.step.op, HostRule) for n in order([p for p in pulled if p is not None], given)):
-        raise RuleOnTheWay
-    graphs = [
-        None if p is None else _cheaper(p, y, x, cotangent, given, batch, mode) for p, x in zip(pulled, xs, strict=True)
-    ]
+    backward = _Backward(Path(end, {}), target, sources)
+    if backward.rules:
+        return RowsProgram([], None, [], backward.rules)
+    graphs = [backward.jacobian(i, batch, mode) for i in range(len(sources))]
+    return _program(backward.path, graphs, [], CompiledGraph)
+
+
+def _program(path: Path, graphs: list[Value | None], captured: list[Value], compiler: Any) -> RowsProgram:
     outputs = [g for g in graphs if g is not None]
     if not outputs:
-        return RowsProgram([], None, [None] * len(sources))
+        return RowsProgram([], None, [None] * len(graphs))
     residual = leaves(outputs, path.everything())
     places = iter(range(len(outputs)))
     return RowsProgram(
         [path.kept[id(v)] for v in residual],
-        CompiledGraph(Graph(residual, outputs)),
+        compiler(Graph([*residual, *captured], outputs)),
         [None if g is None else next(places) for g in graphs],
     )
+
+
+def _with_rules(
+    recorder: Recorder, rules: tuple[int, ...], target: int, sources: tuple[int, ...], batch: bool, mode: str
+) -> tuple[RowsProgram, list[Tensor]]:
+    """Custom rules are traced for one row, and that is done to all rows: a rule that clips the norm of what it is
+    given clips each row. Whether a rule is linear in its cotangent is not known, so rows run in reverse."""
+    if mode == "forward":
+        raise ValueError("A custom gradient stands between target and sources: forward mode wants its JVP.")
+    results = {k: traced_rule(recorder.hosts[k], recorder.node, k) for k in rules}
+    absent = {k: r.absent for k, r in results.items() if r.absent}
+    backward = _Backward(Path(recorder.node, absent), target, sources)
+    backward.pulled = inlined(backward.pulled, {k: r.graph for k, r in results.items()}, backward.given)
+    captured = {id(v): (v, t) for r in results.values() for v, t in r.captured}
+    backward.given += [v for v, _ in captured.values()]
+    graphs = [backward.jacobian(i, batch, "reverse") for i in range(len(sources))]
+    used = leaves([g for g in graphs if g is not None], [v for v, _ in captured.values()])
+    program = _program(backward.path, graphs, used, by_structure)
+    return program, [captured[id(v)][1] for v in used]
+
+
+class _Backward:
+    """The backward pass of one target, with a cotangent that is not given yet."""
+
+    def __init__(self, path: Path, target: int, sources: tuple[int, ...]) -> None:
+        self.path = path
+        self.y, self.xs = path.values[target], [path.values[s] for s in sources]
+        self.cotangent = Value(self.y.aval)
+        self.pulled = pull_back(path.nodes, [self.y], [self.cotangent], self.xs)
+        self.given = [*path.everything(), self.cotangent]
+
+    @property
+    def rules(self) -> tuple[int, ...]:
+        """The ordinals of the custom rules that the backward pass asks."""
+        nodes = order([p for p in self.pulled if p is not None], self.given)
+        return tuple(sorted(n.step.params["ordinal"] for n in nodes if isinstance(n.step.op, HostRule)))
+
+    def jacobian(self, i: int, batch: bool, mode: str) -> Value | None:
+        pulled = self.pulled[i]
+        if pulled is None:
+            return None
+        return _cheaper(pulled, self.y, self.xs[i], self.cotangent, self.given, batch, mode)
 
 
 def _cheaper(pulled: Value, y: Value, x: Value, cotangent: Value, given: list[Value], batch: bool, mode: str) -> Value:

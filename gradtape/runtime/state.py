@@ -12,6 +12,7 @@ import numpy as np
 
 if TYPE_CHECKING:
     from gradtape.runtime.record import Recorder
+    from gradtape.runtime.tensor import Tensor
     from gradtape.runtime.trace import Tracer
     from gradtape.runtime.variable import Variable
 
@@ -45,7 +46,7 @@ class State(threading.local):
         self.recorders: tuple[Recorder, ...] = ()
         self.tracers: tuple[Tracer, ...] = ()
         self.watchers: tuple[Callable[[Variable], None], ...] = ()
-        self.scope = new_id()  # another one whenever the recorders change: what was read before is a constant after
+        self.reads: dict[int, Tensor] = {}  # what variables were read as since the recorders changed, by their id
 
 
 STATE = State()

@@ -15,6 +15,7 @@ from gradtape.ir.errors import InvalidArgumentError
 from gradtape.ir.shapes import TensorShape, shape_text
 from gradtape.runtime import convert as conversion
 from gradtape.runtime.convert import convert
+from gradtape.runtime.indexed_slices import scatter_into
 from gradtape.runtime.state import STATE, new_id, quietly
 from gradtape.runtime.tensor import Operators, Reference, Tensor, array_text, wrap
 
@@ -83,29 +84,26 @@ class Variable(Operators):
         self._name = name or "Variable"
         self.constraint = constraint
         self._snapshot = _copied(tensor)
-        self._scope = 0  # where the snapshot was handed out
 
     # ------------------------------------------------------------------ reading
 
     def read(self) -> Tensor:
         """The present value. Tapes that watch variables begin to watch this one.
 
-        A tensor that was read under other tapes, or outside of them, is no read of these: it stays a constant,
-        so that here a new name stands for the value."""
+        A tensor that was read under other tapes, in another thread or outside of them is no read of these: it
+        stays a constant, so that here a new name stands for the value."""
         state = STATE
         snapshot = self._snapshot
-        if self._scope != state.scope:
-            snapshot = self._snapshot = wrap(snapshot._array, self._aval)
-            self._scope = state.scope
+        if state.recorders:
+            known = state.reads.get(self._id)
+            if known is None or known._array is not snapshot._array:
+                known = state.reads[self._id] = wrap(snapshot._array, self._aval)
+            snapshot = known
         for watcher in state.watchers:
             watcher(self)
         for recorder in state.recorders:
             recorder.read(self, snapshot)
         return snapshot
-
-    def forget_read(self) -> None:
-        """Let the next read be a new tensor: what was handed out so far stays as it was recorded."""
-        self._scope = 0
 
     def value(self) -> Tensor:
         return self.read()
@@ -204,6 +202,55 @@ class Variable(Operators):
             self._snapshot = wrap(array, self._aval)
         else:
             self._snapshot = wrap(quietly(ufunc, self._snapshot._array, tensor._array), self._aval)
+        return self
+
+    # ------------------------------------------------------------------ assigning rows
+
+    def scatter_add(self, sparse_delta: Any, use_locking: bool = False, name: str | None = None) -> Variable:
+        """Add the rows of `tf.IndexedSlices`; rows at one position add up.
+
+        Raises:
+          TypeError: what is no `IndexedSlices`, or is of another dtype.
+          InvalidArgumentError: positions that do not exist, or rows of another shape.
+
+        >>> import gradtape as tf
+        >>> v = tf.Variable([1.0, 1.0])
+        >>> print(v.scatter_add(tf.IndexedSlices([2.0, 3.0], [1, 1])).numpy())
+        [1. 6.]
+        """
+        return self._scatter("add", sparse_delta)
+
+    def scatter_sub(self, sparse_delta: Any, use_locking: bool = False, name: str | None = None) -> Variable:
+        """Subtract the rows of `tf.IndexedSlices`; rows at one position add up. Errors as of `scatter_add`."""
+        return self._scatter("subtract", sparse_delta)
+
+    def scatter_mul(self, sparse_delta: Any, use_locking: bool = False, name: str | None = None) -> Variable:
+        """Multiply rows by those of `tf.IndexedSlices`. Errors as of `scatter_add`."""
+        return self._scatter("multiply", sparse_delta)
+
+    def scatter_div(self, sparse_delta: Any, use_locking: bool = False, name: str | None = None) -> Variable:
+        """Divide rows by those of `tf.IndexedSlices`. Errors as of `scatter_add`."""
+        return self._scatter("divide", sparse_delta)
+
+    def scatter_max(self, sparse_delta: Any, use_locking: bool = False, name: str | None = None) -> Variable:
+        """Raise rows to those of `tf.IndexedSlices`. Errors as of `scatter_add`."""
+        return self._scatter("maximum", sparse_delta)
+
+    def scatter_min(self, sparse_delta: Any, use_locking: bool = False, name: str | None = None) -> Variable:
+        """Lower rows to those of `tf.IndexedSlices`. Errors as of `scatter_add`."""
+        return self._scatter("minimum", sparse_delta)
+
+    def scatter_update(self, sparse_delta: Any, use_locking: bool = False, name: str | None = None) -> Variable:
+        """Replace rows by those of `tf.IndexedSlices`; of several for one position the last one stays. Errors as
+        of `scatter_add`."""
+        return self._scatter("assign", sparse_delta)
+
+    def _scatter(self, how: str, delta: Any) -> Variable:
+        array = self._owned()
+        if array is None:
+            array = np.array(self._snapshot._array, order="C")
+        scatter_into(array, how, delta)
+        self._snapshot = wrap(array, self._aval)
         return self
 
     def overwrite(self, array: Any) -> None:

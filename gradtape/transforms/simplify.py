@@ -25,6 +25,16 @@ def rebuild(graph: Graph, rewrite: Rewrite | None = None) -> Graph:
     return Graph(graph.inputs, [new[id(v)] for v in graph.outputs])
 
 
+def rebuild_from(graph: Graph, operands: Sequence[Value]) -> list[Value]:
+    """The outputs of a graph made anew over other operands."""
+    new = {id(v): o for v, o in zip(graph.inputs, operands, strict=True)}
+    known: dict[Any, tuple[Value, ...]] = {}
+    for node in graph.nodes:
+        results = _node(node, [new[id(v)] for v in node.inputs], None, known)
+        new.update((id(v), r) for v, r in zip(node.outputs, results, strict=True))
+    return [new[id(v)] for v in graph.outputs]
+
+
 def _node(
     node: Node, operands: list[Value], rewrite: Rewrite | None, known: dict[Any, tuple[Value, ...]]
 ) -> tuple[Value, ...]:
