@@ -1,4 +1,4 @@
-"""Plans of backward passes: built once per structure, found afterwards, bounded in number, without a trace in answers."""
+"""Plans of backward passes: built once per structure, found afterwards, bounded in number, never mixed up."""
 
 from collections.abc import Callable
 from typing import Any
