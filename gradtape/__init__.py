@@ -10,6 +10,11 @@
 
 from gradtape import keras, version
 from gradtape.api import autodiff, dtypes, errors, linalg, math, nn, random
+from gradtape.api.clipping import (
+    clip_by_global_norm,
+    clip_by_norm,
+    scalar_mul,
+)
 from gradtape.api.counting import (
     histogram_fixed_width,
     histogram_fixed_width_bins,
@@ -115,8 +120,6 @@ from gradtape.api.products import einsum, matmul, tensordot
 from gradtape.api.reductions import (
     argmax,
     argmin,
-    clip_by_global_norm,
-    clip_by_norm,
     cumsum,
     norm,
     reduce_all,
@@ -261,8 +264,8 @@ __all__ = [
     "logical_and",
     "logical_not",
     "logical_or",
-    "math",
     "map_fn",
+    "math",
     "matmul",
     "maximum",
     "meshgrid",
@@ -295,6 +298,7 @@ __all__ = [
     "reverse_sequence",
     "roll",
     "round",
+    "scalar_mul",
     "scatter_nd",
     "searchsorted",
     "sequence_mask",
@@ -334,8 +338,8 @@ __all__ = [
     "unique",
     "unique_with_counts",
     "unstack",
-    "version",
     "vectorized_map",
+    "version",
     "where",
     "zeros",
     "zeros_like",

@@ -1,8 +1,9 @@
 """`tf.linalg`. Floor: api."""
 
+from gradtape.api.clipping import global_norm
 from gradtape.api.creation import eye
 from gradtape.api.products import diag_part, einsum, matmul, matvec, tensordot, trace
-from gradtape.api.reductions import global_norm, norm
+from gradtape.api.reductions import norm
 from gradtape.api.rows import l2_normalize
 
 __all__ = [

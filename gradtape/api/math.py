@@ -1,5 +1,8 @@
 """`tf.math`. Floor: api."""
 
+from gradtape.api.clipping import (
+    scalar_mul,
+)
 from gradtape.api.counting import (
     bincount,
     confusion_matrix,
@@ -184,6 +187,7 @@ __all__ = [
     "rint",
     "round",
     "rsqrt",
+    "scalar_mul",
     "segment_max",
     "segment_mean",
     "segment_min",

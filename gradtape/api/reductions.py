@@ -7,13 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 from gradtape.api.arguments import axes, one_axis
-from gradtape.api.elementwise import abs, cast, sqrt, square, where
+from gradtape.api.elementwise import abs, cast, square
 from gradtape.ir.dtypes import as_dtype, float64, int64
 from gradtape.ops import reductions as r
 from gradtape.ops.reduction import Reduction
-from gradtape.runtime.convert import convert, convert_all
+from gradtape.runtime.convert import convert
 from gradtape.runtime.dispatch import unary
-from gradtape.runtime.operators import operand
 from gradtape.runtime.tensor import EagerTensor, Tensor
 
 
@@ -201,49 +200,3 @@ def cumsum(x: Any, axis: Any = 0, exclusive: bool = False, reverse: bool = False
     """
     t = convert(x)
     return unary(r.CUMSUM.bind(axis=one_axis(axis, t.ndim), exclusive=bool(exclusive), reverse=bool(reverse)), t)
-
-
-# ------------------------------------------------------------------ clipping by norms
-
-
-def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None, name: str | None = None) -> Tensor:
-    """The tensor scaled down to a norm of at most `clip_norm`.
-
-    >>> import gradtape as tf
-    >>> print(tf.clip_by_norm([3.0, 4.0], 1.0).numpy())
-    [0.6 0.8]
-    """
-    x = convert(t)
-    limit = operand(clip_norm, x._aval.dtype)
-    size = sqrt(reduce_sum(square(x), axes, True))
-    return x * limit / where(size > limit, size, limit)
-
-
-def global_norm(t_list: Any, name: str | None = None) -> Tensor:
-    """The root of the sum of squares over a list of tensors; None entries count as nothing.
-
-    >>> import gradtape as tf
-    >>> print(tf.linalg.global_norm([[3.0], [4.0]]).numpy())
-    5.0
-    """
-    parts = convert_all([t for t in t_list if t is not None])
-    total = reduce_sum(square(parts[0]))
-    for p in parts[1:]:
-        total = total + reduce_sum(square(p))
-    return sqrt(total)
-
-
-def clip_by_global_norm(
-    t_list: Any, clip_norm: Any, use_norm: Any = None, name: str | None = None
-) -> tuple[list[Any], Tensor]:
-    """A list of tensors scaled down so that their global norm is at most `clip_norm`, and that norm.
-
-    >>> import gradtape as tf
-    >>> parts, size = tf.clip_by_global_norm([[3.0], [4.0]], 1.0)
-    >>> [p.numpy().tolist() for p in parts], float(size)
-    ([[0.6000000238418579], [0.800000011920929]], 5.0)
-    """
-    size = global_norm(t_list) if use_norm is None else convert(use_norm)
-    limit = operand(clip_norm, size._aval.dtype)
-    scale = limit / where(size > limit, size, limit)
-    return [None if t is None else convert(t) * scale for t in t_list], size

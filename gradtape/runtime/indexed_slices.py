@@ -142,7 +142,8 @@ def scatter_into(array: Any, how: str, slices: Any) -> None:
     at, rows = np.asarray(given.indices).astype(np.int64), given.values._array
     if rows.shape != at.shape + array.shape[1:] or at.ndim != 1:
         raise InvalidArgumentError(
-            f"`Variable.scatter_*` wants {at.size} rows of shape {shape_text(array.shape[1:])}, got {shape_text(rows.shape)}."
+            f"`Variable.scatter_*` wants {at.size} rows of shape {shape_text(array.shape[1:])}, got shape "
+            f"{shape_text(rows.shape)}."
         )
     if at.size and (at.min() < 0 or at.max() >= len(array)):
         bad = at[(at < 0) | (at >= len(array))]
