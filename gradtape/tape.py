@@ -18,6 +18,7 @@ from gradtape.ops.layout import BROADCAST_TO
 from gradtape.runtime.backward import gradients
 from gradtape.runtime.convert import convert, converters
 from gradtape.runtime.dispatch import execute, unary
+from gradtape.runtime.hessian import hessian_blocks
 from gradtape.runtime.jacobian import MODES, batch_looped, jacobians, looped, zeros_of
 from gradtape.runtime.record import Recorder
 from gradtape.runtime.state import STATE
@@ -179,7 +180,7 @@ class GradientTape:
           InvalidArgumentError: `output_gradients` whose shape or dtype does not fit its target.
         """
         self._usable()
-        unconnected = _unconnected(unconnected_gradients)
+        unconnected = unconnected_of(unconnected_gradients)
         if self._recording and not self._persistent:
             self._pop()
         if target is None:
@@ -252,7 +253,7 @@ class GradientTape:
          [0. 4.]]
         """
         self._usable()
-        unconnected = _unconnected(unconnected_gradients)
+        unconnected = unconnected_of(unconnected_gradients)
         _check_rows(parallel_iterations, mode)
         self._check_loop(experimental_use_pfor)
         if self._recording and not self._persistent:
@@ -329,7 +330,7 @@ class GradientTape:
           [0. 8.]]]
         """
         self._usable()
-        _unconnected(unconnected_gradients)
+        unconnected_of(unconnected_gradients)
         _check_rows(parallel_iterations, "auto")
         self._check_loop(experimental_use_pfor)
         if self._recording and not self._persistent:
@@ -365,6 +366,58 @@ class GradientTape:
                 "`experimental_use_pfor=False` asks for one gradient per row, for which the tape must have been made "
                 "with `persistent=True`. Leave the argument out to compute all rows at once."
             )
+
+    def hessian(self, target: Any, sources: Any) -> Any:
+        """The second derivatives of a scalar with respect to sources, from this tape alone.
+
+        The Hessian is the Jacobian of the recorded program's gradient; modes are chosen by cost, blocks below the
+        diagonal are the transposes of those above.
+
+        Args:
+          target: a scalar tensor.
+          sources: a tensor or variable, or a structure of them.
+
+        Returns:
+          For a single source a tensor of shape `source.shape + source.shape`. Else the structure of `sources` twice:
+          block [i][j] has shape `sources[i].shape + sources[j].shape`; zeros where a block is not connected.
+
+        Raises:
+          ValueError: a target that is no scalar, or that this tape has not recorded.
+
+        >>> import gradtape as tf
+        >>> x = tf.constant([1.0, 2.0])
+        >>> with tf.GradientTape() as tape:
+        ...     tape.watch(x)
+        ...     y = x[0] * x[0] * x[1]
+        >>> print(tape.hessian(y, x).numpy())
+        [[4. 2.]
+         [2. 0.]]
+        """
+        self._usable()
+        if self._recording and not self._persistent:
+            self._pop()
+        (of,) = [_target(t) for t in leaves_of(target)]
+        wanted, structure = _sources(sources)
+        slots: dict[int, int] = self._recorder.slots if self._recorder else {}
+        slot = slots.get(of._id, 0)
+        if of._aval.shape != () or slot <= 0 or self._recorder is None:
+            raise ValueError(
+                f"`hessian` wants a scalar that this tape has recorded, got a tensor of shape {of.shape}"
+                f"{'' if slot > 0 else ' that it has not'}. Reduce the target inside the block."
+            )
+        asked = [slots.get(s._id, 0) for s in wanted]
+        traced = [s for s in dict.fromkeys(asked) if s > 0]
+        found = hessian_blocks(self._recorder, slot, traced) if traced else []
+        at = {s: k for k, s in enumerate(traced)}
+        blocks = [
+            [_block(found[at[a]][at[c]] if a > 0 and c > 0 else None, s, t) for c, t in zip(asked, wanted, strict=True)]
+            for a, s in zip(asked, wanted, strict=True)
+        ]
+        if not self._persistent:
+            self._finish()
+        if structure is None:
+            return blocks[0][0]
+        return optree.tree_unflatten(structure, [optree.tree_unflatten(structure, row) for row in blocks])
 
     def _usable(self) -> None:
         """Whether derivatives may be asked for."""
@@ -416,6 +469,10 @@ def _check_batch(target: Any, source: Any) -> None:
 def _no_rows(target: Any, source: Any) -> Tensor:
     """A Jacobian of zeros."""
     return zeros_of((*target._aval.dims, *source._aval.dims), source)
+
+
+def _block(found: Tensor | None, row: Any, column: Any) -> Tensor:
+    return zeros_of((*row._aval.dims, *column._aval.dims), row) if found is None else found
 
 
 def _identity(source: Any) -> Tensor | None:
@@ -478,7 +535,7 @@ def _cotangent(g: Any, target: Any) -> Tensor:
     return tensor
 
 
-def _unconnected(value: Any) -> UnconnectedGradients:
+def unconnected_of(value: Any) -> UnconnectedGradients:
     try:
         return UnconnectedGradients(value)
     except ValueError:

@@ -1,7 +1,9 @@
 """`tf.autodiff`. Floor: api."""
 
+from gradtape.forward import ForwardAccumulator
 from gradtape.tape import GradientTape
 
 __all__ = [
+    "ForwardAccumulator",
     "GradientTape",
 ]

@@ -51,7 +51,8 @@ def unary(step: Step, x: Tensor) -> Tensor:
     try:
         array = state.run(kernel, x._array)
     except SymbolicTensorError:
-        return _traced(step, (x,))
+        traced_result: Tensor = _traced(step, (x,))
+        return traced_result
     except RuntimeError as e:
         array = run_apart(e, kernel, x._array)
     except (ValueError, TypeError, IndexError, MemoryError) as e:
@@ -75,7 +76,8 @@ def binary(step: Step, x: Tensor, y: Tensor) -> Tensor:
     try:
         array = state.run(kernel, x._array, y._array)
     except SymbolicTensorError:
-        return _traced(step, (x, y))
+        traced_result: Tensor = _traced(step, (x, y))
+        return traced_result
     except RuntimeError as e:
         array = run_apart(e, kernel, x._array, y._array)
     except (ValueError, TypeError, IndexError, MemoryError) as e:

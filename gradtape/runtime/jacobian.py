@@ -121,10 +121,10 @@ class _Backward:
         pulled = self.pulled[i]
         if pulled is None:
             return None
-        return _cheaper(pulled, self.y, self.xs[i], self.cotangent, self.given, batch, mode)
+        return cheaper(pulled, self.y, self.xs[i], self.cotangent, self.given, batch, mode)
 
 
-def _cheaper(pulled: Value, y: Value, x: Value, cotangent: Value, given: list[Value], batch: bool, mode: str) -> Value:
+def cheaper(pulled: Value, y: Value, x: Value, cotangent: Value, given: list[Value], batch: bool, mode: str) -> Value:
     """The dense Jacobian as a graph value over residuals."""
     if batch:
         return _batch_reverse(pulled, y, cotangent, given)
