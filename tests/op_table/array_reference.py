@@ -22,10 +22,12 @@ from gradtape.ops.contraction import Contraction, parts
 from gradtape.ops.layout import Positions
 from gradtape.ops.op import Constant, Step
 from gradtape.ops.opaque import Opaque
+from gradtape.ops.placement import Assemble
 from gradtape.ops.pointwise import Pointwise
 from gradtape.ops.reduction import Reduction
 from gradtape.ops.structural import Structural
 from tests.op_table.opaque_reference import OPAQUE
+from tests.op_table.placement_reference import assembled
 from tests.op_table.scalar_reference import INF, MP, NAN, exact, scalar
 
 Places = tuple[int, ...]
@@ -67,6 +69,8 @@ def evaluate(step: Step, operands: Sequence[Any], shape: Places, dtype: DType) -
         return _known(OPAQUE, op.name, "OPAQUE")(operands, shape, **step.params)
     if isinstance(op, Constant):
         return filled(shape, lambda at: MP.mpf(step.params["value"]))
+    if isinstance(op, Assemble):
+        return assembled(operands, shape, step.params["terms"])
     if isinstance(op, Positions):
         return filled(shape, lambda at: step.params["value"][at[0]])
     raise LookupError(f"No reference knows the kind of `{op.name}`.")
