@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from gradtape.backends import memory
 from gradtape.backends.formula import HALF, compile_formula
 from gradtape.backends.gemm import compile_contraction
 from gradtape.backends.program import compile_graph
-from gradtape.ir.aval import aval_of
+from gradtape.ir.aval import Aval, aval_of
 from gradtape.ops.call import Call
 from gradtape.ops.composite import Composite
 from gradtape.ops.contraction import Contraction
@@ -130,11 +131,19 @@ def _composite(step: Step) -> Kernel:
         avals = tuple(map(aval_of, arrays))
         program = programs.get(avals)
         if program is None:
-            program = programs[avals] = compile_graph(op.expand(avals, **step.params), lower)
-        results = program(*arrays)
-        return results[0] if len(results) == 1 else results
+            program = programs[avals] = _composed(op, step, avals)
+        return program(*arrays)
 
     return _widened(run)
+
+
+def _composed(op: Composite, step: Step, avals: tuple[Aval, ...]) -> Kernel:
+    """The host's own function where it has one that pays, else the graph as a program."""
+    if op.host is not None and op.pays(*avals, **step.params):
+        return functools.partial(op.host, **step.params)
+    graph = op.expand(avals, **step.params)
+    program = compile_graph(graph, lower)
+    return (lambda *arrays: program(*arrays)[0]) if len(graph.outputs) == 1 else program
 
 
 def _call(step: Step) -> Kernel:
@@ -143,7 +152,7 @@ def _call(step: Step) -> Kernel:
 
 def _assemble(step: Step) -> Kernel:
     p = step.params
-    return lambda *arrays: assemble_arrays(np, arrays, p["shape"], p["dtype"], p["terms"])
+    return lambda *arrays: assemble_arrays(np, memory.empty, arrays, p["shape"], p["dtype"], p["terms"])
 
 
 def _constant(step: Step) -> Kernel:

@@ -12,6 +12,15 @@ from gradtape.ops.op import Op
 from gradtape.ops.samples import BadSample, Sample
 
 
+Shift = Callable[[dict[str, Any], int], dict[str, Any]]
+
+
+def axes_behind(params: dict[str, Any], count: int) -> dict[str, Any]:
+    """Parameters whose axis, and whose batch axes, come behind `count` more: the usual `shift`."""
+    moved = {k: params[k] + count for k in ("axis", "batch_dims") if k in params}
+    return params | moved
+
+
 class Opaque(Op):
     """An op that no other kind describes.
 
@@ -22,6 +31,7 @@ class Opaque(Op):
       accumulate: sums are carried in float32 for half types.
       as_slices: the result is zeros with operand 0 added at operand 1 along axis 0 (for axis=0, batch_dims=0):
         a backward pass may hand out the operands as row-sparse slices instead.
+      shift: (params, count): the parameters for operands with `count` loop axes more in front. None: it has none.
       moves: where the op only moves the elements of its first operands: how (see `ops.moves`).
       signature: gufunc core axes, such as `"(n,n)->(n,n)"`; axes before them are loops.
     """
@@ -39,12 +49,13 @@ class Opaque(Op):
         moves: Callable[[Node], Sequence[Sequence[Move]]] | None = None,
         accumulate: bool = False,
         as_slices: bool = False,
+        shift: Shift | None = None,
         samples: Iterable[Sample],
         errors: Iterable[BadSample] = (),
         doc: str = "",
         notes: str = "",
     ) -> None:
-        self.moves = moves
+        self.moves, self.shift = moves, shift
         self.value, self.rule_infer, self.rule, self.signature = value, infer, vjp, signature
         self.accumulate, self.as_slices = accumulate, as_slices
         super().__init__(name, doc=doc, samples=samples, errors=errors, notes=notes)

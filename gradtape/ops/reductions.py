@@ -12,7 +12,7 @@ from gradtape.ir.expr import fn
 from gradtape.ir.graph import Node, Value
 from gradtape.ir.shapes import size_of
 from gradtape.ops.op import constant, emit
-from gradtape.ops.opaque import Opaque
+from gradtape.ops.opaque import Opaque, axes_behind
 from gradtape.ops.pointwise import NUMERIC
 from gradtape.ops.reduction import Reduction, reduced, reshaped
 from gradtape.ops.samples import BadSample, Sample, Spec
@@ -199,6 +199,7 @@ def _position(name: str) -> Opaque:
         infer=lambda x, axis, dtype: _without(x, axis, dtype),
         vjp=None,
         signature="(n)->()",
+        shift=axes_behind,
         samples=[
             Sample((Spec((2, 3)),), {"axis": 1, "dtype": int64}),
             Sample((Spec((4,)),), {"axis": 0, "dtype": int64}),
@@ -241,6 +242,7 @@ CUMSUM = Opaque(
     infer=_same,
     vjp=_cumsum_vjp,
     signature="(n)->(n)",
+    shift=axes_behind,
     accumulate=True,
     samples=[
         Sample((Spec((2, 3)),), {"axis": 1, "exclusive": False, "reverse": False}),
