@@ -21,6 +21,9 @@ class Composite(Op):
       body: (*graph values, **params) to the result, or a tuple of results, written with other ops.
       vjp: (node, *cotangents) to the cotangents of the operands.
       check: (*avals, **params); raises ValueError for operands that do not fit.
+      host: the same function of NumPy arrays, (*arrays, **params), where that beats the graph on the CPU; what
+        looks inside sees the graph.
+      pays: (*avals, **params); whether `host` is worth it for these operands.
     """
 
     kind = "composite"
@@ -32,12 +35,15 @@ class Composite(Op):
         *,
         vjp: Callable[..., Sequence[Value | None]],
         check: Callable[..., None],
+        host: Callable[..., Any] | None = None,
+        pays: Callable[..., bool] = lambda *avals, **params: True,
         samples: Iterable[Sample],
         errors: Iterable[BadSample] = (),
         doc: str = "",
         notes: str = "",
     ) -> None:
         self.body, self.rule, self.check = body, vjp, check
+        self.host, self.pays = host, pays
         self.graphs: dict[Any, Graph] = {}
         super().__init__(name, doc=doc, samples=samples, errors=errors, notes=notes)
 

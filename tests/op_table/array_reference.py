@@ -29,6 +29,7 @@ from gradtape.ops.structural import Structural
 from tests.op_table.opaque_reference import OPAQUE
 from tests.op_table.placement_reference import assembled
 from tests.op_table.scalar_reference import INF, MP, NAN, exact, scalar
+from tests.op_table.window_reference import WHOLE, patches_source
 
 Places = tuple[int, ...]
 
@@ -192,6 +193,7 @@ SOURCES: dict[str, Callable[[Places, Sequence[Any], Mapping[str, Any]], Source]]
     "concat": _joined,
     "diagonal": lambda at, operands, params: (0, (*at, at[-1])),
     "pad": _padded,
+    "patches": patches_source,
     "reshape": _in_row_major_order,
     "reverse": _reversed,
     "slice": _cut,
@@ -231,10 +233,12 @@ ROWS: dict[str, Callable[..., Any]] = {
 
 
 def _composite(step: Step, op: Composite, operands: Sequence[Any], shape: Places) -> Any:
-    """By the textbook's function of rows."""
+    """By the textbook's function of rows, or of whole arrays."""
+    if op.name in WHOLE:
+        return WHOLE[op.name](operands, shape, **step.params)
     rule = ROWS.get(op.name)
     if rule is None:
-        raise LookupError(f"Nothing but its own graph says what `{op.name}` computes. Define it in `ROWS`.")
+        raise LookupError(f"Nothing but its own graph says what `{op.name}` computes. Define it in `ROWS` or `WHOLE`.")
     full = operands[-1].shape
     axis = step.params.get("axis", len(full) - 1)
     out = np.empty(shape, object)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tests.op_table.order_reference import ORDER
+from tests.op_table.window_reference import fold
 
 Places = tuple[int, ...]
 
@@ -92,6 +93,7 @@ OPAQUE: dict[str, Callable[..., Any]] = {
     "argmax": _first(lambda a, b: a > b),
     "argmin": _first(lambda a, b: a < b),
     "cumsum": _cumsum,
+    "fold": fold,
     "gather": _gather,
     "gather_rows": _gather,
     "random_bits": _random_bits,

@@ -13,7 +13,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from gradtape.ir.dtypes import bfloat16, float16, float64
+from gradtape.ir.aval import aval
+from gradtape.ir.dtypes import bfloat16, bool_, float16, float64, int64, uint64
+from gradtape.ir.errors import InvalidArgumentError
 from gradtape.ops.composite import Composite
 from gradtape.ops.contraction import Contraction
 from gradtape.ops.op import Op
@@ -37,7 +39,19 @@ def lengthened(op: Op) -> Iterator[Case]:
         return
     for size in sorted({n for s in first.specs for n in s.shape if n > 1} - set(fixed)):
         specs = tuple(replace_shape(s, tuple(LONG if n == size else n for n in s.shape)) for s in first.specs)
-        yield Case(op, replace(first, specs=specs), f"{LONG} for {size}")
+        case = Case(op, replace(first, specs=specs), f"{LONG} for {size}")
+        if fits(case):
+            yield case
+
+
+def fits(case: Case) -> bool:
+    """Whether the op takes operands of these shapes; windows, for one, cannot be larger than what they lie in."""
+    kinds = {"float": float64, "bool": bool_, "uint64": uint64}
+    try:
+        case.step.infer(tuple(aval(s.shape, kinds.get(s.dtype, int64)) for s in case.sample.specs))
+    except InvalidArgumentError:
+        return False
+    return True
 
 
 def threes(case: Case) -> list[Any]:

@@ -1,0 +1,156 @@
+"""Convolution on the CPU: patches of a few images at a time, as a matrix in the second-level cache, times the kernel.
+
+Images (n, *space, groups, channels), kernel (*window, channels, groups, results), results (n, *windows, groups,
+results). Floor: kernels."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+BLOCK = 1 << 21  # bytes of patches at a time
+FEW = 4  # channels up to which patches are copied along the image instead of along channels
+
+Sizes = tuple[int, ...]
+Part = tuple[slice, slice]  # which images, and which windows along the first axis
+
+
+def convolve(x: Any, k: Any, window: Sizes, strides: Sizes, dilations: Sizes, low: Sizes, high: Sizes) -> Any:
+    """The results for images and a kernel."""
+    grid = _Grid(x.shape[1:-2], window, strides, dilations, low, high)
+    groups, results = k.shape[-2:]
+    out = np.empty((len(x), *grid.counts, groups, results), x.dtype)
+    weights = grid.kernel_first(k).reshape(groups, -1, results)
+    for part, patches in grid.matrices(x):
+        np.matmul(patches, weights, out=_rows(out[part]))
+    return out
+
+
+def convolve_kernel(x: Any, g: Any, window: Sizes, strides: Sizes, dilations: Sizes, low: Sizes, high: Sizes) -> Any:
+    """The kernel's gradient for images and the cotangent of the results."""
+    grid = _Grid(x.shape[1:-2], window, strides, dilations, low, high)
+    groups, channels, results = x.shape[-2], x.shape[-1], g.shape[-1]
+    g = np.ascontiguousarray(g)
+    total = np.zeros((groups, math.prod(window) * channels, results), x.dtype)
+    for part, patches in grid.matrices(x):
+        total += np.matmul(patches.transpose(0, 2, 1), _rows(g[part]))
+    return np.moveaxis(total.reshape(groups, *window, channels, results), 0, -2)
+
+
+def convolve_input(
+    g: Any, k: Any, shape: Sizes, window: Sizes, strides: Sizes, dilations: Sizes, low: Sizes, high: Sizes
+) -> Any:
+    """The images' gradient for the cotangent of the results and a kernel."""
+    grid = _Grid(shape, window, strides, dilations, low, high)
+    channels, groups, results = k.shape[-3:]
+    g = np.ascontiguousarray(g)
+    weights = grid.kernel_first(k).reshape(groups, -1, channels, results).transpose(0, 1, 3, 2).copy()
+    out = np.zeros((len(g), *shape, groups, channels), g.dtype)
+    for images, lines in grid.parts(len(g), groups * channels * g.itemsize):
+        target = out[images]
+        space = np.zeros((len(target), *grid.padded, groups, channels), g.dtype) if grid.is_padded else target
+        for line in lines:
+            patches = np.matmul(_rows(g[images, line])[:, None], weights)  # (groups, window, rows, channels)
+            shaped = (groups, *window, len(space), line.stop - line.start, *grid.counts[1:], channels)
+            grid.add(space, patches.reshape(shaped), line)
+        if grid.is_padded:
+            target[...] = space[grid.inside]
+    return out
+
+
+def _rows(block: Any) -> Any:
+    """(images, *windows, groups, n) as a stack of matrices: (groups, rows, n)."""
+    groups, n = block.shape[-2:]
+    return block.reshape(math.prod(block.shape[:-2]), groups, n).transpose(1, 0, 2)
+
+
+class _Grid:
+    """Where windows lie in images of one size."""
+
+    def __init__(self, space: Sizes, window: Sizes, strides: Sizes, dilations: Sizes, low: Sizes, high: Sizes) -> None:
+        self.window, self.strides, self.dilations = window, strides, dilations
+        self.padded = tuple(n + a + b for n, a, b in zip(space, low, high, strict=True))
+        self.is_padded = self.padded != space
+        self.inside = (slice(None), *[slice(a, a + n) for n, a in zip(space, low, strict=True)])
+        steps = zip(self.padded, window, strides, dilations, strict=True)
+        self.counts = tuple(max(0, (n - (k - 1) * d - 1) // s + 1) for n, k, s, d in steps)
+
+    def kernel_first(self, k: Any) -> Any:
+        """A kernel with its groups in front: (groups, *window, channels, results)."""
+        return np.ascontiguousarray(np.moveaxis(k, -2, 0))
+
+    def parts(self, n: int, item: int) -> Iterator[tuple[slice, list[slice]]]:
+        """Images, and lines of windows in them, whose patches fill a block; `item`: bytes of a window's element."""
+        line = max(1, math.prod(self.counts[1:]) * math.prod(self.window) * item)
+        image = line * self.counts[0]
+        if not image:
+            return
+        images, lines = max(1, BLOCK // image), self.counts[0] if image <= BLOCK else max(1, BLOCK // line)
+        cuts = [slice(r, min(r + lines, self.counts[0])) for r in range(0, self.counts[0], lines)]
+        for first in range(0, n, images):
+            yield slice(first, min(first + images, n)), cuts
+
+    def matrices(self, x: Any) -> Iterator[tuple[Part, Any]]:
+        """Patches as stacks of matrices, (groups, rows, window and channels), in memory that is used again."""
+        groups, channels = x.shape[-2:]
+        columns = math.prod(self.window) * channels
+        few = channels <= FEW
+        scratch, space = np.empty(0, x.dtype), np.empty(0, x.dtype)
+        for images, lines in self.parts(len(x), groups * channels * x.itemsize):
+            if self.is_padded and len(space) != len(x[images]):
+                space = np.zeros((len(x[images]), *self.padded, groups, channels), x.dtype)
+            if self.is_padded:
+                space[self.inside] = x[images]
+            else:
+                space = x[images]
+            for line in lines:
+                view = self.view(space, few)[self.cut(line, few)]
+                if not view.flags.c_contiguous:
+                    if scratch.size < view.size:
+                        scratch = np.empty(view.size, x.dtype)
+                    copy = scratch[: view.size].reshape(view.shape)
+                    np.copyto(copy, view)
+                    view = copy
+                rows = len(space) * self.lying(line)
+                if few:
+                    yield (images, line), view.reshape(groups, columns, rows).transpose(0, 2, 1)
+                else:
+                    yield (images, line), view.reshape(groups, rows, columns)
+
+    def lying(self, line: slice) -> int:
+        """How many windows some lines have in each image."""
+        return (line.stop - line.start) * math.prod(self.counts[1:])
+
+    def cut(self, line: slice, few: bool) -> tuple[Any, ...]:
+        """The index that leaves some lines of windows in a view."""
+        before = 1 + (len(self.window) + 1 if few else 0) + 1
+        return (*(slice(None),) * before, line)
+
+    def view(self, space: Any, few: bool) -> Any:
+        """All patches without copying: (groups, n, *windows, *window, channels), with images last where channels
+        are few, so that long runs of memory are copied either way."""
+        rank = len(self.window)
+        step = space.strides[1 : 1 + rank]
+        at = [s * k for s, k in zip(step, self.strides, strict=True)]
+        within = [s * k for s, k in zip(step, self.dilations, strict=True)]
+        group, channel = (space.shape[-2], space.strides[-2]), (space.shape[-1], space.strides[-1])
+        windows = [(len(space), space.strides[0]), *zip(self.counts, at, strict=True)]
+        elements = [*zip(self.window, within, strict=True), channel]
+        axes = [group, *elements, *windows] if few else [group, *windows, *elements]
+        return as_strided(space, [n for n, _ in axes], [s for _, s in axes], writeable=False)
+
+    def add(self, space: Any, patches: Any, line: slice) -> None:
+        """Patches (groups, *window, n, *windows, channels) of some lines added where they lie in padded images."""
+        moved = np.moveaxis(patches, 0, -2)
+        for at in itertools.product(*map(range, self.window)):
+            first = [w * d for w, d in zip(at, self.dilations, strict=True)]
+            first[0] += line.start * self.strides[0]
+            counts = (line.stop - line.start, *self.counts[1:])
+            steps = zip(first, counts, self.strides, strict=True)
+            place = tuple(slice(f, f + (n - 1) * s + 1, s) for f, n, s in steps)
+            space[(slice(None), *place)] += moved[at]

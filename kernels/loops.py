@@ -1,0 +1,106 @@
+"""Loops over elements, compiled by Numba when they are first called with a dtype and kept on disk; and how the rows
+that they run over are shared out among threads. Floor: kernels.
+
+Numba is imported when the first loop is compiled: importing this module costs nothing."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+SHARE = 1 << 18  # elements from which another thread pays
+
+
+class Loop:
+    """A function of arrays that is written as loops over single elements.
+
+    `arguments` says what it is called with, a word each: "x5" is an array in C order with 5 axes and the elements
+    that the loop is compiled for, "=x5" one that it writes to, "i2" one of int64; "n" is an integer and "n3" a tuple
+    of three. Arrays that are only read may be read-only: there is one compiled loop for each type of element."""
+
+    def __init__(self, function: Callable[..., None], arguments: str) -> None:
+        self.function, self.arguments = function, arguments
+        self.compiled: dict[Any, Callable[..., None]] = {}
+        self.lock = threading.Lock()
+
+    def of(self, dtype: Any) -> Callable[..., None]:
+        """The compiled loop for elements of a NumPy dtype."""
+        found = self.compiled.get(dtype)
+        if found is None:
+            with self.lock:
+                found = self.compiled.get(dtype) or self.compiled.setdefault(dtype, self._compile(dtype))
+        return found
+
+    def _compile(self, dtype: Any) -> Callable[..., None]:
+        import numba
+        from numba.core import types
+
+        element = numba.from_dtype(dtype)
+
+        def argument(word: str) -> Any:
+            kind, size = word.lstrip("=")[0], int(word.lstrip("=")[1:] or 0)
+            if kind == "n":
+                return types.UniTuple(types.int64, size) if size else types.int64
+            return types.Array(element if kind == "x" else types.int64, size, "C", readonly=word[0] != "=")
+
+        signature = types.void(*map(argument, self.arguments.split()))
+        try:
+            return numba.njit(signature, cache=True, nogil=True, error_model="numpy")(self.function)
+        except RuntimeError as e:  # no folder that can be written to
+            if "cannot cache" not in str(e):
+                raise
+            return numba.njit(signature, nogil=True, error_model="numpy")(self.function)
+
+
+def loop(arguments: str) -> Callable[[Callable[..., None]], Loop]:
+    """A decorator that makes a `Loop` of a function."""
+    return lambda function: Loop(function, arguments)
+
+
+class _Helpers:
+    """The threads that help the calling one; another process after a fork starts its own."""
+
+    def __init__(self) -> None:
+        self.pool: ThreadPoolExecutor | None = None
+        self.lock = threading.Lock()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self.forget)
+
+    def forget(self) -> None:
+        self.pool, self.lock = None, threading.Lock()
+
+    def get(self) -> ThreadPoolExecutor:
+        with self.lock:
+            if self.pool is None:
+                self.pool = ThreadPoolExecutor(max(1, (os.cpu_count() or 1) - 1), "gradtape-loops")
+            return self.pool
+
+
+_HELPERS = _Helpers()
+
+
+def threads() -> int:
+    """How many threads a loop may use: the cores that this thread may run on, or fewer if `OMP_NUM_THREADS` says so."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    limit = os.environ.get("OMP_NUM_THREADS", "")
+    return min(cores, int(limit)) if limit.isdigit() and int(limit) else cores
+
+
+def share(rows: int, work: int, run: Callable[[int, int], None]) -> None:
+    """`run(start, stop)` for all rows, in several threads where there is enough work (elements that are touched).
+    Rows must not depend on each other, so that results are the same for any number of threads."""
+    parts = min(rows, work // SHARE)
+    if parts > 1:
+        parts = min(parts, threads())
+    if parts <= 1:
+        run(0, rows)
+        return
+    cuts = [rows * k // parts for k in range(parts + 1)]
+    others = [_HELPERS.get().submit(run, a, b) for a, b in itertools.pairwise(cuts[1:])]
+    run(cuts[0], cuts[1])
+    for other in others:
+        other.result()

@@ -1,0 +1,225 @@
+"""Pooling on the CPU: loops over windows, whose inner loop runs over channels. Floor: kernels.
+
+One loop serves images with one to three axes: those that are missing have size 1. Where windows lie along an axis is a
+table with a line per window: the first and the last element that lie inside the image, and where element 0 lies."""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any
+
+import numpy as np
+
+from gradtape.kernels.loops import Loop, loop, share
+
+Sizes = tuple[int, ...]
+
+# ------------------------------------------------------------------ loops
+
+
+@loop("x5 =x5 i2 i2 i2 n3 n n")
+def _largest(x: Any, out: Any, zs: Any, ys: Any, xs: Any, steps: Any, start: int, stop: int) -> None:
+    """`out` is full of the least number. NaN wins and stays."""
+    lines = len(zs) * len(ys)
+    for row in range(start, stop):
+        n, t, u = row // lines, row % lines // len(ys), row % len(ys)
+        for v in range(len(xs)):
+            best = out[n, t, u, v]
+            for i in range(zs[t, 0], zs[t, 1]):
+                for j in range(ys[u, 0], ys[u, 1]):
+                    for k in range(xs[v, 0], xs[v, 1]):
+                        seen = x[n, zs[t, 2] + i * steps[0], ys[u, 2] + j * steps[1], xs[v, 2] + k * steps[2]]
+                        for c in range(best.shape[0]):
+                            m, e = best[c], seen[c]
+                            best[c] = e if (e > m or e != e) else m
+
+
+@loop("x5 x5 =x5 i2 i2 i2 n3 n n")
+def _route(g: Any, x: Any, out: Any, zs: Any, ys: Any, xs: Any, steps: Any, start: int, stop: int) -> None:
+    """Cotangents are added to `out` (zeros) at the first largest element of each window."""
+    channels = x.shape[4]
+    best, where = np.empty(channels, x.dtype), np.empty(channels, np.int32)
+    for n in range(start, stop):
+        for t in range(len(zs)):
+            for u in range(len(ys)):
+                for v in range(len(xs)):
+                    count = np.int32(0)
+                    for i in range(zs[t, 0], zs[t, 1]):
+                        for j in range(ys[u, 0], ys[u, 1]):
+                            for k in range(xs[v, 0], xs[v, 1]):
+                                seen = x[n, zs[t, 2] + i * steps[0], ys[u, 2] + j * steps[1], xs[v, 2] + k * steps[2]]
+                                if count == 0:
+                                    for c in range(channels):
+                                        best[c], where[c] = seen[c], 0
+                                else:
+                                    for c in range(channels):
+                                        m, e = best[c], seen[c]
+                                        better = e > m or (e != e and m == m)
+                                        best[c] = e if better else m
+                                        where[c] = count if better else where[c]
+                                count += np.int32(1)
+                    given = g[n, t, u, v]
+                    count = np.int32(0)
+                    for i in range(zs[t, 0], zs[t, 1]):
+                        for j in range(ys[u, 0], ys[u, 1]):
+                            for k in range(xs[v, 0], xs[v, 1]):
+                                got = out[n, zs[t, 2] + i * steps[0], ys[u, 2] + j * steps[1], xs[v, 2] + k * steps[2]]
+                                for c in range(channels):
+                                    got[c] += given[c] if where[c] == count else 0
+                                count += np.int32(1)
+
+
+@loop("x5 x5 =x5 i2 i2 i2 n3 n n")
+def _pick(a: Any, x: Any, out: Any, zs: Any, ys: Any, xs: Any, steps: Any, start: int, stop: int) -> None:
+    """`out` (zeros) gets the elements of `a` where x has the first largest element of each window."""
+    channels = x.shape[4]
+    best = np.empty(channels, x.dtype)
+    lines = len(zs) * len(ys)
+    for row in range(start, stop):
+        n, t, u = row // lines, row % lines // len(ys), row % len(ys)
+        for v in range(len(xs)):
+            got = out[n, t, u, v]
+            first = True
+            for i in range(zs[t, 0], zs[t, 1]):
+                for j in range(ys[u, 0], ys[u, 1]):
+                    for k in range(xs[v, 0], xs[v, 1]):
+                        p, q, r = zs[t, 2] + i * steps[0], ys[u, 2] + j * steps[1], xs[v, 2] + k * steps[2]
+                        seen, given = x[n, p, q, r], a[n, p, q, r]
+                        for c in range(channels):
+                            m, e = best[c], seen[c]
+                            better = first or e > m or (e != e and m == m)
+                            best[c] = e if better else m
+                            got[c] = given[c] if better else got[c]
+                        first = False
+
+
+@loop("x5 =x5 i2 i2 i2 n3 n n")
+def _mean(x: Any, out: Any, zs: Any, ys: Any, xs: Any, steps: Any, start: int, stop: int) -> None:
+    """`out` is zeros."""
+    lines = len(zs) * len(ys)
+    for row in range(start, stop):
+        n, t, u = row // lines, row % lines // len(ys), row % len(ys)
+        for v in range(len(xs)):
+            total = out[n, t, u, v]
+            for i in range(zs[t, 0], zs[t, 1]):
+                for j in range(ys[u, 0], ys[u, 1]):
+                    for k in range(xs[v, 0], xs[v, 1]):
+                        seen = x[n, zs[t, 2] + i * steps[0], ys[u, 2] + j * steps[1], xs[v, 2] + k * steps[2]]
+                        for c in range(total.shape[0]):
+                            total[c] += seen[c]
+            count = (zs[t, 1] - zs[t, 0]) * (ys[u, 1] - ys[u, 0]) * (xs[v, 1] - xs[v, 0])
+            size = x.dtype.type(max(count, 1))
+            for c in range(total.shape[0]):
+                total[c] /= size
+
+
+@loop("x5 =x5 i2 i2 i2 n3 n n")
+def _spread(g: Any, out: Any, zs: Any, ys: Any, xs: Any, steps: Any, start: int, stop: int) -> None:
+    """Each cotangent's share is added to `out` (zeros) at every element of its window."""
+    channels = g.shape[4]
+    part = np.empty(channels, g.dtype)
+    for n in range(start, stop):
+        for t in range(len(zs)):
+            for u in range(len(ys)):
+                for v in range(len(xs)):
+                    count = (zs[t, 1] - zs[t, 0]) * (ys[u, 1] - ys[u, 0]) * (xs[v, 1] - xs[v, 0])
+                    size = g.dtype.type(max(count, 1))
+                    given = g[n, t, u, v]
+                    for c in range(channels):
+                        part[c] = given[c] / size
+                    for i in range(zs[t, 0], zs[t, 1]):
+                        for j in range(ys[u, 0], ys[u, 1]):
+                            for k in range(xs[v, 0], xs[v, 1]):
+                                got = out[n, zs[t, 2] + i * steps[0], ys[u, 2] + j * steps[1], xs[v, 2] + k * steps[2]]
+                                for c in range(channels):
+                                    got[c] += part[c]
+
+
+# ------------------------------------------------------------------ functions of arrays
+
+
+def max_pool(x: Any, window: Sizes, strides: Sizes, dilations: Sizes, low: Sizes, high: Sizes) -> Any:
+    """The largest element of each window."""
+    tables = _tables(x.shape[1:-1], window, strides, dilations, low, high)
+    least = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
+    return _over_windows(_largest, [x], least, tables, dilations)
+
+
+def max_pool_input(
+    g: Any, x: Any, shape: Sizes, window: Sizes, strides: Sizes, dilations: Sizes, low: Sizes, high: Sizes
+) -> Any:
+    """Cotangents where the largest elements were."""
+    tables = _tables(shape, window, strides, dilations, low, high)
+    return _over_images(_route, [g, x], x.shape, tables, dilations)
+
+
+def max_pool_pick(a: Any, x: Any, window: Sizes, strides: Sizes, dilations: Sizes, low: Sizes, high: Sizes) -> Any:
+    """The elements of `a` where x has its largest elements."""
+    tables = _tables(x.shape[1:-1], window, strides, dilations, low, high)
+    return _over_windows(_pick, [a, x], 0, tables, dilations)
+
+
+def avg_pool(x: Any, window: Sizes, strides: Sizes, dilations: Sizes, low: Sizes, high: Sizes) -> Any:
+    """The mean of each window's elements inside the image."""
+    tables = _tables(x.shape[1:-1], window, strides, dilations, low, high)
+    return _over_windows(_mean, [x], 0, tables, dilations)
+
+
+def avg_pool_input(
+    g: Any, shape: Sizes, window: Sizes, strides: Sizes, dilations: Sizes, low: Sizes, high: Sizes
+) -> Any:
+    """Cotangents shared out among their windows."""
+    tables = _tables(shape, window, strides, dilations, low, high)
+    return _over_images(_spread, [g], (len(g), *shape, g.shape[-1]), tables, dilations)
+
+
+Tables = tuple[Any, ...]
+
+
+@functools.lru_cache(256)
+def _tables(space: Sizes, window: Sizes, strides: Sizes, dilations: Sizes, low: Sizes, high: Sizes) -> Tables:
+    """For each axis: per window the first and the last element inside (and one more), and where element 0 lies."""
+    return tuple(map(_table, space, window, strides, dilations, low, high))
+
+
+def _table(n: int, size: int, stride: int, dilation: int, low: int, high: int) -> Any:
+    count = max(0, (n + low + high - (size - 1) * dilation - 1) // stride + 1)
+    begin = np.arange(count, dtype=np.int64) * stride - low
+    first = np.maximum(0, -(begin // dilation))  # the least w with begin + w · dilation >= 0
+    last = np.minimum(size, -((begin - n) // dilation))  # the least w with begin + w · dilation >= n
+    return np.ascontiguousarray(np.stack([first, np.maximum(first, last), begin], axis=1))
+
+
+def _five_axes(a: Any) -> Any:
+    """(n, *space, channels) with three axes of space, in C order."""
+    shape = (len(a), *(1,) * (5 - a.ndim), *a.shape[1:])
+    return np.ascontiguousarray(a).reshape(shape)
+
+
+def _three(values: tuple[Any, ...], missing: Any) -> tuple[Any, ...]:
+    return (*(missing,) * (3 - len(values)), *values)
+
+
+_WHOLE = np.array([[0, 1, 0]], np.int64)  # the one window of an axis that is not there
+
+
+def _over_windows(body: Loop, arrays: list[Any], start: Any, tables: Tables, dilations: Sizes) -> Any:
+    """A result per window; rows are lines of windows."""
+    x = arrays[-1]
+    out = np.full((len(x), *map(len, tables), x.shape[-1]), start, x.dtype)
+    tables, steps, wide = _three(tables, _WHOLE), _three(dilations, 1), _five_axes(out)
+    run, operands = body.of(x.dtype), [_five_axes(a) for a in arrays]
+    rows = len(x) * len(tables[0]) * len(tables[1])
+    share(rows, x.size, lambda a, b: run(*operands, wide, *tables, steps, a, b))
+    return out
+
+
+def _over_images(body: Loop, arrays: list[Any], shape: Sizes, tables: Tables, dilations: Sizes) -> Any:
+    """A result per element of the images; rows are images, because windows may overlap."""
+    g = arrays[0]
+    out = np.zeros(shape, g.dtype)
+    tables, steps, wide = _three(tables, _WHOLE), _three(dilations, 1), _five_axes(out)
+    run, operands = body.of(g.dtype), [_five_axes(a) for a in arrays]
+    share(len(out), math.prod(shape), lambda a, b: run(*operands, wide, *tables, steps, a, b))
+    return out
