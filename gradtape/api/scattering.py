@@ -81,4 +81,4 @@ def _extreme(op: Op, tensor: Any, indices: Any, updates: Any, name: str) -> Tens
     places = np.asarray(flat_positions(at, dims[:depth], name)).reshape(-1)
     rows = concat([reshape(x, (count, *inner)), reshape(values, (len(places), *inner))], axis=0)
     where_to = positions(np.concatenate([np.arange(count), places]))
-    return reshape(binary(op.bind(shape=(count, *inner), axis=0, batch_dims=0), rows, where_to), dims)
+    return reshape(binary(op.bind(size=count, axis=0, batch_dims=0), rows, where_to), dims)

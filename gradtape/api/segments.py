@@ -32,16 +32,16 @@ class Segments:
     def inner(self) -> tuple[int, ...]:
         return self.rows._aval.dims[1:]
 
-    def combined(self, op: Op, rows: Tensor) -> Tensor:
-        step = op.bind(shape=(self.count, *rows._aval.dims[1:]), axis=0, batch_dims=0)
+    def added(self, rows: Tensor) -> Tensor:
+        step = SCATTER_ADD.bind(shape=(self.count, *rows._aval.dims[1:]), axis=0, batch_dims=0)
         return binary(step, rows, positions(self.ids))
 
     def sums(self) -> Tensor:
-        return self.combined(SCATTER_ADD, self.rows)
+        return self.added(self.rows)
 
     def sizes(self) -> Tensor:
         """How many rows each segment has, of a shape that broadcasts against the result."""
-        counted = self.combined(SCATTER_ADD, ones([len(self.ids)], int32))
+        counted = self.added(ones([len(self.ids)], int32))
         return reshape(counted, (self.count, *(1,) * len(self.inner)))
 
     def weights(self) -> Tensor:
@@ -57,7 +57,7 @@ class Segments:
         return cast(wide.sums() / weights, self.rows._aval.dtype)
 
     def extremes(self, op: Op, empty: Any) -> Tensor:
-        found = self.combined(op, self.rows)
+        found = binary(op.bind(size=self.count, axis=0, batch_dims=0), self.rows, positions(self.ids))
         return where(self.sizes() > 0, found, convert(empty, self.rows._aval.dtype))
 
     def products(self) -> Tensor:

@@ -40,7 +40,7 @@ class UniqueWithCounts(NamedTuple):
 
     y: Tensor
     idx: Tensor
-    count: Tensor
+    count: Tensor  # type: ignore[assignment]  # the name that TensorFlow gives it hides a method of tuples
 
 
 def _order(x: Tensor, axis: Any, direction: str, name: str) -> tuple[Tensor, int]:

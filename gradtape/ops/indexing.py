@@ -15,7 +15,7 @@ from gradtape.ir.graph import Node, Value
 from gradtape.ir.shapes import size_of
 from gradtape.ops import moves
 from gradtape.ops.op import emit
-from gradtape.ops.opaque import Opaque
+from gradtape.ops.opaque import Opaque, axes_behind
 from gradtape.ops.samples import BadSample, Sample, Spec
 from gradtape.ops.scatter import combined
 
@@ -90,12 +90,8 @@ def _scatter_infer(g: Aval, indices: Aval, shape: Any, axis: int, batch_dims: in
     return [aval(shape, g.dtype)]
 
 
-def _scatter(ufunc: str, start: Callable[[DType], Any]) -> Callable[..., Any]:
-    def value(xp: Any, g: Any, indices: Any, shape: Any, axis: int, batch_dims: int) -> Any:
-        indices = _checked(np.asarray(indices), shape[axis])
-        return combined(xp, ufunc, start(of_numpy(g.dtype)), g, indices, shape, axis, batch_dims)
-
-    return value
+def _scatter_add(xp: Any, g: Any, indices: Any, shape: Any, axis: int, batch_dims: int) -> Any:
+    return combined(xp, "add", 0, g, _checked(np.asarray(indices), shape[axis]), shape, axis, batch_dims)
 
 
 _SCATTER_SAMPLES = [
@@ -114,7 +110,7 @@ def _scatter_op(name: str, transpose: str, doc: str, as_slices: bool = False) ->
 
     return Opaque(
         name,
-        _scatter("add", lambda dtype: 0),
+        _scatter_add,
         infer=_scatter_infer,
         vjp=vjp,
         moves=moves.of_scatter,
@@ -122,17 +118,15 @@ def _scatter_op(name: str, transpose: str, doc: str, as_slices: bool = False) ->
         accumulate=True,
         as_slices=as_slices,
         samples=_SCATTER_SAMPLES,
-        errors=[_NO_INTEGERS],
+        errors=[_no_integers(shape=(3,), axis=0, batch_dims=0)],
         doc=doc,
     )
 
 
-_NO_INTEGERS = BadSample(
-    (((2,), "float32"), ((2,), "float32")),
-    InvalidArgumentError,
-    "integer",
-    {"shape": (3,), "axis": 0, "batch_dims": 0},
-)
+def _no_integers(**params: Any) -> BadSample:
+    return BadSample((((2,), "float32"), ((2,), "float32")), InvalidArgumentError, "integer", params)
+
+
 SCATTER_ADD = _scatter_op(
     "scatter_add",
     "gather",
@@ -154,35 +148,44 @@ def _extreme_vjp(node: Node, g: Value) -> list[Value | None]:
     p = node.step.params
     where = {"axis": p["axis"], "batch_dims": p["batch_dims"]}
     chosen = emit("cast", emit("equal", x, emit("gather", out, indices, **where)), dtype=x.aval.dtype)
-    count = emit("scatter_add", chosen, indices, **p)
+    count = emit("scatter_add", chosen, indices, shape=out.aval.dims, **where)
     share = emit("divide_no_nan", g, count)
     return [emit("multiply", chosen, emit("gather", share, indices, **where)), None]
 
 
-def _extreme_infer(x: Aval, indices: Aval, shape: Any, axis: int, batch_dims: int) -> list[Aval]:
+def _extreme_infer(x: Aval, indices: Aval, size: int, axis: int, batch_dims: int) -> list[Aval]:
     if x.dtype.kind not in "fiu":
         raise ValueError(f"does not take {x.dtype.cname} tensors.")
-    return _scatter_infer(x, indices, shape, axis, batch_dims)
+    if x.shape is None or indices.shape is None:
+        return _scatter_infer(x, indices, None, axis, batch_dims)
+    behind = axis + len(indices.shape) - batch_dims
+    return _scatter_infer(x, indices, (*x.shape[:axis], size, *x.shape[behind:]), axis, batch_dims)
 
 
 _EXTREME_SAMPLES = [  # every position occurs: what has none is infinite and has no slope
-    Sample((Spec((8, 2)), Spec((8,), (0, 2), "int")), {"shape": (2, 2), "axis": 0, "batch_dims": 0}),
-    Sample((Spec((2, 3, 2, 2)), Spec((3, 2), (0, 1), "int")), {"shape": (2, 1, 2), "axis": 1, "batch_dims": 0}),
-    Sample((Spec((1, 2, 9)), Spec((1, 9), (0, 2), "int")), {"shape": (1, 2, 2), "axis": 2, "batch_dims": 1}),
-    Sample((Spec((0, 2)), Spec((0,), (0, 3), "int")), {"shape": (0, 2), "axis": 0, "batch_dims": 0}),
+    Sample((Spec((8, 2)), Spec((8,), (0, 2), "int")), {"size": 2, "axis": 0, "batch_dims": 0}),
+    Sample((Spec((2, 3, 2, 2)), Spec((3, 2), (0, 1), "int")), {"size": 1, "axis": 1, "batch_dims": 0}),
+    Sample((Spec((1, 2, 9)), Spec((1, 9), (0, 2), "int")), {"size": 2, "axis": 2, "batch_dims": 1}),
+    Sample((Spec((0, 2)), Spec((0,), (0, 3), "int")), {"size": 0, "axis": 0, "batch_dims": 0}),
 ]
 
 
 def _extreme(name: str, ufunc: str, start: Callable[[DType], Any], word: str) -> Opaque:
+    def value(xp: Any, x: Any, indices: Any, size: int, axis: int, batch_dims: int) -> Any:
+        at = _checked(np.asarray(indices), size)
+        shape = (*x.shape[:axis], size, *x.shape[axis + at.ndim - batch_dims :])
+        return combined(xp, ufunc, start(of_numpy(x.dtype)), x, at, shape, axis, batch_dims)
+
     return Opaque(
         name,
-        _scatter(ufunc, start),
+        value,
         infer=_extreme_infer,
         vjp=_extreme_vjp,
         signature="(k),(k)->(n)",
+        shift=axes_behind,
         accumulate=True,
         samples=_EXTREME_SAMPLES,
-        errors=[_NO_INTEGERS],
+        errors=[_no_integers(size=3, axis=0, batch_dims=0)],
         doc=f"The {word} of the slices at each integer position; where there are none, the far bound of the dtype.",
         notes="Equal extremes share the gradient evenly.",
     )

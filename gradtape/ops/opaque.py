@@ -11,7 +11,6 @@ from gradtape.ops.moves import Move
 from gradtape.ops.op import Op
 from gradtape.ops.samples import BadSample, Sample
 
-
 Shift = Callable[[dict[str, Any], int], dict[str, Any]]
 
 
@@ -33,7 +32,8 @@ class Opaque(Op):
         a backward pass may hand out the operands as row-sparse slices instead.
       shift: (params, count): the parameters for operands with `count` loop axes more in front. None: it has none.
       moves: where the op only moves the elements of its first operands: how (see `ops.moves`).
-      signature: gufunc core axes, such as `"(n,n)->(n,n)"`; axes before them are loops.
+      signature: gufunc core axes, such as `"(n,n)->(n,n)"`; axes before them are loops. A star
+        behind a core means any number of such operands.
     """
 
     kind = "opaque"

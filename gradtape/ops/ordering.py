@@ -9,7 +9,7 @@ from typing import Any
 from gradtape.ir.aval import Aval, aval
 from gradtape.ir.dtypes import DType, int32, int64
 from gradtape.ir.errors import InvalidArgumentError
-from gradtape.ops.opaque import Opaque
+from gradtape.ops.opaque import Opaque, axes_behind
 from gradtape.ops.samples import BadSample, Sample, Spec
 
 FEW = 8  # the first 1/FEW of a row or less is found without sorting the row
@@ -68,6 +68,7 @@ ARGSORT = Opaque(
     infer=_argsort_infer,
     vjp=None,
     signature="(n)->(k)",
+    shift=axes_behind,
     accumulate=True,
     samples=[
         Sample((Spec((2, 5)),), _cut(1, False, 5)),
@@ -123,6 +124,7 @@ SEARCHSORTED = Opaque(
     infer=_searchsorted_infer,
     vjp=None,
     signature="(n),(k)->(k)",
+    shift=lambda params, count: params,
     accumulate=True,
     samples=[
         Sample((Spec((1,)), Spec((4,))), {"right": False, "dtype": int32}),

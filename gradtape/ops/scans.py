@@ -13,7 +13,7 @@ from gradtape.ir.errors import InvalidArgumentError
 from gradtape.ir.graph import Node, Value
 from gradtape.ops.contraction import conjugate
 from gradtape.ops.op import constant, emit
-from gradtape.ops.opaque import Opaque
+from gradtape.ops.opaque import Opaque, axes_behind
 from gradtape.ops.pointwise import NUMERIC
 from gradtape.ops.samples import BadSample, Sample, Spec
 
@@ -76,6 +76,7 @@ CUMPROD = Opaque(
     infer=lambda x, axis, reverse: _infer(x, NUMERIC),
     vjp=_cumprod_vjp,
     signature="(n)->(n)",
+    shift=axes_behind,
     accumulate=True,
     samples=_SAMPLES,
     errors=[_STRING],
@@ -121,6 +122,7 @@ CUMULATIVE_LOGSUMEXP = Opaque(
     infer=lambda x, axis, reverse: _infer(x, "f"),
     vjp=_logsumexps_vjp,
     signature="(n)->(n)",
+    shift=axes_behind,
     accumulate=True,
     samples=_SAMPLES,
     errors=[_STRING],

@@ -55,7 +55,7 @@ def _searchsorted(operands: Sequence[Any], shape: Places, right: bool, dtype: An
 
 
 def _extreme(sign: int) -> Callable[..., Any]:
-    def scatter(operands: Sequence[Any], result: Places, shape: Places, axis: int, batch_dims: int) -> Any:
+    def scatter(operands: Sequence[Any], result: Places, size: int, axis: int, batch_dims: int) -> Any:
         x, indices = operands
         met: dict[Places, list[Any]] = {at: [] for at in np.ndindex(*result)}
         middle = indices.ndim - batch_dims
