@@ -30,7 +30,7 @@ def built() -> Callable[[], tuple[int, int]]:
 def gradient(f: Callable[[Any], Any], v: Any) -> Any:
     with tf.GradientTape() as tape:
         y = f(v)
-    return tape.gradient(y, v)
+    return tf.convert_to_tensor(tape.gradient(y, v))
 
 
 def test_the_second_gradient_of_a_structure_differentiates_nothing(built: Any) -> None:
