@@ -77,7 +77,7 @@ def _out_of_range(value: Any, dtype: DType) -> ValueError:
 def _refuse(value: Any, own: DType, wanted: DType) -> None:
     if wanted.kind not in _WIDENS[own.kind]:
         raise TypeError(
-            f"Cannot convert {value!r} to EagerTensor of dtype {wanted.name}. "
+            f"Cannot convert {_short(value)} to EagerTensor of dtype {wanted.name}. "
             f"Write the value as {wanted.name}, or use `tf.cast`."
         )
 
@@ -136,7 +136,7 @@ def _array(value: Any, dtype: DType | None) -> Tensor:
     if python:
         own = _python_dtype(array, own)
     wanted = dtype or own
-    _refuse(_short(value) if array.size > 1 else value, own, wanted)
+    _refuse(value, own, wanted)
     if own is not wanted or array.dtype != wanted.numpy_dtype:
         if python and wanted.is_integer and array.size and (array.min() < wanted.min or array.max() > wanted.max):
             raise _out_of_range(value, wanted)
@@ -171,7 +171,7 @@ def _strings(value: Any, array: Any, dtype: DType | None) -> Tensor:
                 "Give numbers, strings, arrays, tensors, or lists of one of these."
             )
         out[i] = v.encode() if isinstance(v, str) else v
-    _refuse(_short(value), string, dtype or string)
+    _refuse(value, string, dtype or string)
     return wrap(out.reshape(array.shape), aval(array.shape, string))
 
 
