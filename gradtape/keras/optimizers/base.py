@@ -78,7 +78,7 @@ class Optimizer:
         raise NotImplementedError(f"Optimizer {type(self).__name__} does not have an `update_step()` implemented.")
 
     def step_size(self, learning_rate: Tensor) -> Tensor:
-        """What `update_step` gets as its learning rate, worked out once per step and dtype."""
+        """What `update_step` gets as its learning rate, worked out once per step and dtype, half types in float32."""
         return learning_rate
 
     def add_variable(self, shape: Any, initializer: Any = "zeros", dtype: Any = None, name: str = "variable") -> Weight:
@@ -115,8 +115,6 @@ class Optimizer:
             return
         self._variables = [v for v in self._variables if v is not self._rate]
         self._rate = self._as_rate(value)
-
-    lr = learning_rate
 
     def _as_rate(self, value: Any) -> Callable[[], Any] | Variable:
         if isinstance(value, Variable):
@@ -228,7 +226,8 @@ class Optimizer:
             dtype = variable._aval.dtype
             size = sizes.get(dtype)
             if size is None:
-                size = sizes[dtype] = self.step_size(cast(rate, dtype))
+                wide = float32 if dtype.is_half else dtype
+                size = sizes[dtype] = cast(self.step_size(cast(rate, wide)), dtype)
             self.update_step(gradient, variable, size)
             if variable.constraint is not None:
                 variable.assign(variable.constraint(variable.read()))

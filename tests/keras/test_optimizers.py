@@ -1,0 +1,263 @@
+"""Optimizers against NumPy in float64 over several steps, and what surrounds an update."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gradtape as tf
+from gradtape.runtime.backward import COUNTS
+from tests.keras import references as r
+
+optimizers = tf.keras.optimizers
+STEPS = 12
+START = {"a": np.array([1.0, -2.0, 0.5]), "b": np.array([[0.1, 0.2]])}
+
+# The learning rate is kept in float32, so that rates below are exact there.
+CASES: dict[str, tuple[Callable[..., Any], dict[str, Any], Callable[..., Any]]] = {
+    "sgd": (optimizers.SGD, {}, r.sgd),
+    "momentum": (optimizers.SGD, {"momentum": 0.9}, r.sgd),
+    "nesterov": (optimizers.SGD, {"momentum": 0.8, "nesterov": True}, r.sgd),
+    "adam": (optimizers.Adam, {}, r.adam),
+    "adam with other betas": (optimizers.Adam, {"beta_1": 0.5, "beta_2": 0.8, "epsilon": 1e-2}, r.adam),
+    "amsgrad": (optimizers.Adam, {"amsgrad": True, "beta_2": 0.5}, r.adam),
+}
+
+
+def gradients(step: int) -> dict[str, Any]:
+    rng = np.random.default_rng(step)
+    return {k: rng.normal(size=v.shape) * 10.0 ** rng.uniform(-3, 1) for k, v in START.items()}
+
+
+@pytest.mark.parametrize("dtype, rtol", [("float64", 1e-12), ("float32", 2e-5)])
+@pytest.mark.parametrize("case", CASES)
+def test_updates(case: str, dtype: str, rtol: float) -> None:
+    kind, options, reference = CASES[case]
+    rates = [0.25 if k < 5 else 0.0625 for k in range(STEPS)]
+    wanted = {k: reference(v, rates, **options) for k, v in START.items()}
+    for generator in wanted.values():
+        next(generator)
+    optimizer, variables = kind(rates[0], **options), {k: tf.Variable(v, dtype=dtype) for k, v in START.items()}
+    for step, rate in enumerate(rates):
+        optimizer.learning_rate = rate
+        given = gradients(step)
+        optimizer.apply_gradients([(tf.constant(given[k], dtype), v) for k, v in variables.items()])
+        for k, v in variables.items():
+            np.testing.assert_allclose(v.numpy(), wanted[k].send(given[k]), rtol=rtol, atol=rtol)
+    assert int(optimizer.iterations) == STEPS
+
+
+def clipped(kind: str, limit: float, parts: dict[str, Any]) -> dict[str, Any]:
+    if kind == "clipvalue":
+        return {k: np.clip(g, -limit, limit) for k, g in parts.items()}
+    norms = {k: np.linalg.norm(g) for k, g in parts.items()}
+    if kind == "global_clipnorm":
+        norms = dict.fromkeys(parts, np.sqrt(sum(n**2 for n in norms.values())))
+    return {k: g * min(1.0, limit / norms[k]) for k, g in parts.items()}
+
+
+@pytest.mark.parametrize("kind", ["clipnorm", "clipvalue", "global_clipnorm"])
+def test_clipping(kind: str) -> None:
+    optimizer = optimizers.SGD(1.0, **{kind: 0.5})
+    variables = {k: tf.Variable(v) for k, v in START.items()}
+    values = dict(START)
+    for step in range(STEPS):
+        given = gradients(step)
+        optimizer.apply([tf.constant(g) for g in given.values()], list(variables.values()))
+        values = {k: v - clipped(kind, 0.5, given)[k] for k, v in values.items()}
+    for k, v in variables.items():
+        np.testing.assert_allclose(v.numpy(), values[k], rtol=1e-12)
+
+
+def test_clipping_of_zeros_and_of_what_is_not_finite() -> None:
+    v = tf.Variable([1.0, 2.0])
+    optimizers.SGD(1.0, clipnorm=1.0).apply([tf.zeros([2])], [v])
+    optimizers.SGD(1.0, global_clipnorm=1.0).apply([tf.zeros([2])], [v])
+    assert v.numpy().tolist() == [1.0, 2.0]
+    optimizers.SGD(1.0, global_clipnorm=1.0).apply([tf.constant([np.inf, 0.0])], [v])
+    assert np.isnan(v.numpy()).all()
+
+
+# ------------------------------------------------------------------ the learning rate
+
+
+def test_learning_rate_can_be_read_and_assigned() -> None:
+    optimizer = optimizers.SGD(0.5)
+    v = tf.Variable(8.0)
+    optimizer.apply([tf.constant(1.0)], [v])
+    assert float(optimizer.learning_rate) == 0.5 and optimizer.learning_rate.name == "learning_rate"
+    optimizer.learning_rate = 2
+    optimizer.apply([tf.constant(1.0)], [v])
+    optimizer.learning_rate.assign(4.0)
+    optimizer.apply([tf.constant(1.0)], [v])
+    assert float(v) == 8.0 - 0.5 - 2.0 - 4.0
+
+
+def test_learning_rate_in_a_variable_of_ones_own() -> None:
+    rate, v = tf.Variable(0.5), tf.Variable(8.0)
+    optimizer = optimizers.SGD(rate)
+    optimizer.apply([tf.constant(1.0)], [v])
+    rate.assign(4.0)
+    optimizer.apply([tf.constant(1.0)], [v])
+    assert float(v) == 3.5 and optimizer.learning_rate is rate
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        lambda step: 1.0 / (1.0 + step),
+        lambda step: tf.constant([1.0, 0.5, 1 / 3])[tf.cast(step, tf.int32)],
+        lambda step: 1.0 / (int(step) + 1),
+    ],
+    ids=["arithmetic", "tensor", "number"],
+)
+def test_learning_rate_from_a_schedule(schedule: Any) -> None:
+    optimizer, v = optimizers.SGD(schedule), tf.Variable(0.0)
+    for _ in range(3):
+        optimizer.apply([tf.constant(1.0)], [v])
+    assert float(v) == pytest.approx(-(1 + 1 / 2 + 1 / 3), rel=1e-6)
+    assert [x.name for x in optimizer.variables] == ["iteration"]
+
+
+def test_a_schedule_of_nothing_and_a_schedule_replaced() -> None:
+    rates = iter([1.0, 3.0])
+    optimizer, v = optimizers.SGD(lambda: next(rates)), tf.Variable(0.0)
+    optimizer.apply([tf.constant(1.0)], [v])
+    optimizer.apply([tf.constant(1.0)], [v])
+    optimizer.learning_rate = 0.5
+    optimizer.apply([tf.constant(1.0)], [v])
+    assert float(v) == -4.5 and [x.name for x in optimizer.variables] == ["iteration", "learning_rate"]
+
+
+def test_a_changed_learning_rate_builds_no_new_plan() -> None:
+    optimizer, v = optimizers.Adam(0.5), tf.Variable([1.0, 2.0])
+    built = []
+    for rate in (0.5, 0.25, 0.125):
+        optimizer.learning_rate = rate
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(v**2)
+        optimizer.apply([tape.gradient(loss, v)], [v])
+        built.append(COUNTS["built"])
+    assert built[0] == built[1] == built[2]
+
+
+# ------------------------------------------------------------------ state and tapes
+
+
+def test_state_is_named_after_the_variables() -> None:
+    layer, optimizer = tf.keras.layers.Dense(2, name="first"), optimizers.Adam(name="adam")
+    layer.build((None, 3))
+    optimizer.build(layer.trainable_variables)
+    assert [v.path for v in optimizer.variables] == [
+        "adam/iteration",
+        "adam/learning_rate",
+        "adam/first_kernel_momentum",
+        "adam/first_kernel_velocity",
+        "adam/first_bias_momentum",
+        "adam/first_bias_velocity",
+    ]
+    assert optimizer.iterations.dtype == tf.int64 and not any(v.trainable for v in optimizer.variables)
+    assert [v.shape for v in optimizer.variables[2:]] == [(3, 2), (3, 2), (2,), (2,)]
+
+
+def test_updates_are_not_recorded_by_an_active_tape() -> None:
+    optimizer, v = optimizers.Adam(0.5), tf.Variable(3.0)
+    with tf.GradientTape() as tape:
+        optimizer.apply([tf.constant(1.0)], [v])
+        assert tape.watched_variables() == ()
+        y = v * v
+    assert float(tape.gradient(y, v)) == pytest.approx(2 * 2.5, rel=1e-5)
+
+
+def test_a_tensor_read_before_an_update_keeps_its_value() -> None:
+    v = tf.Variable([1.0, 2.0])
+    before = v.read_value()
+    optimizer = optimizers.Adam(0.5)
+    for _ in range(2):
+        optimizer.apply([tf.constant([1.0, 1.0])], [v])
+    assert before.numpy().tolist() == [1.0, 2.0]
+
+
+def test_gradients_of_a_tape_that_is_kept_see_the_old_value() -> None:
+    v = tf.Variable([1.0, 2.0])
+    with tf.GradientTape(persistent=True) as tape:
+        y = v**2
+    optimizers.SGD(1.0).apply([tf.constant([1.0, 1.0])], [v])
+    assert tape.gradient(y, v).numpy().tolist() == [2.0, 4.0] and v.numpy().tolist() == [0.0, 1.0]
+
+
+def test_constraints_are_applied_after_the_update() -> None:
+    v = tf.Variable([1.0, -1.0], constraint=lambda x: tf.maximum(x, 0.0))
+    optimizers.SGD(1.0).apply([tf.constant([0.5, 0.5])], [v])
+    assert v.numpy().tolist() == [0.5, 0.0]
+
+
+def test_gradients_of_another_dtype_are_cast() -> None:
+    v = tf.Variable([1.0], dtype=tf.float64)
+    optimizers.SGD(0.5).apply([np.array([1.0], np.float32)], [v])
+    assert v.numpy().tolist() == [0.5]
+
+
+def test_half_and_single_variables_in_one_step() -> None:
+    variables = [tf.Variable([1.0, 2.0], dtype=dtype) for dtype in ("float16", "float32", "float64")]
+    optimizers.Adam(0.5).apply([tf.ones([2], v.dtype) for v in variables], variables)
+    for v in variables:
+        np.testing.assert_allclose(v.numpy().astype(float), [0.5, 1.5], rtol=2e-3)
+
+
+# ------------------------------------------------------------------ wrong use
+
+
+def test_missing_gradients() -> None:
+    a, b = tf.Variable(1.0, name="a"), tf.Variable(2.0, name="b")
+    optimizer = optimizers.SGD(0.5)
+    with pytest.warns(UserWarning, match=r"Gradients do not exist for variables \['b:0'\]"):
+        optimizer.apply_gradients([(tf.constant(1.0), a), (None, b)])
+    assert (float(a), float(b)) == (0.5, 2.0)
+    with pytest.raises(ValueError, match="No gradients provided for any variable"):
+        optimizer.apply_gradients([(None, a), (None, b)])
+    assert int(optimizer.iterations) == 1
+
+
+def test_nothing_to_do_is_silent() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        optimizers.SGD().apply([], [])
+
+
+@pytest.mark.parametrize(
+    "make, message",
+    [
+        (lambda: optimizers.SGD(momentum=2.0), "`momentum` should be a number from 0 to 1, got 2.0"),
+        (lambda: optimizers.SGD(learning_rate="fast"), "`learning_rate` should be a number.*got 'fast'"),
+        (lambda: optimizers.SGD(learning_rate=None), "`learning_rate` should be a number"),
+        (lambda: optimizers.Adam(beta_1=1.0), "`beta_1` should be"),
+        (lambda: optimizers.Adam(clipnorm=1.0, clipvalue=2.0), "Only one of"),
+        (lambda: optimizers.Adam(clipnorm=-1.0), "`clipnorm` should be a positive number"),
+        (lambda: optimizers.get("adamm"), "Known names: adam, sgd"),
+        (lambda: optimizers.SGD().apply([tf.constant(1.0)]), "optimizer.build"),
+        (lambda: optimizers.SGD().apply_gradients([tf.constant(1.0)]), r"zip\(gradients, variables\)"),
+        (lambda: optimizers.SGD().apply_gradients([]), r"zip\(gradients, variables\)"),
+        (
+            lambda: optimizers.SGD().apply([tf.ones([2])], [tf.Variable([1.0])]),
+            r"should have its shape \(1,\), got \(2,\)",
+        ),
+        (lambda: optimizers.SGD().apply([tf.ones([1])] * 2, [tf.Variable([1.0])]), "got 2 for 1 variables"),
+    ],
+)
+def test_wrong_use_is_explained(make: Callable[[], Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def test_new_variables_want_a_new_optimizer() -> None:
+    optimizer = optimizers.SGD(0.5)
+    optimizer.apply([tf.constant(1.0)], [tf.Variable(1.0)])
+    with pytest.raises(ValueError, match="Unknown variable"):
+        optimizer.apply([tf.constant(1.0)], [tf.Variable(1.0)])
+    with pytest.raises(TypeError, match="changes variables"):
+        optimizers.SGD().build([tf.constant(1.0)])
