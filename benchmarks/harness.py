@@ -170,11 +170,13 @@ class SeveralCores:
 
 @dataclass(frozen=True)
 class Pace:
-    """How long to measure: until each program has `enough` quiet slices, but no more than `most` rounds."""
+    """How long to measure: until each program has `enough` quiet slices, but no more than `most` rounds. `wake`: one
+    call before each slice, untimed, for threads and caches; programs that run in a fresh process need none."""
 
     seconds: float = 0.03  # of one slice
     enough: int = 30
     most: int = 120
+    wake: bool = True
 
     def __post_init__(self) -> None:
         if self.enough < 1 or self.most < self.enough:
@@ -246,7 +248,7 @@ def measure(programs: Sequence[Program], clock: Clock, pace: Pace) -> Measuremen
         for number in range(pace.most):
             for k in range(len(tracks)):
                 track = tracks[(number + k) % len(tracks)]
-                track.slices.append(_slice(track, number, clock))
+                track.slices.append(_slice(track, number, clock, pace.wake))
             if number + 1 >= pace.enough and measured.enough(pace.enough):
                 break
     finally:
@@ -268,12 +270,13 @@ def _timed(call: Callable[[], Any], clock: Clock) -> float:
     return clock.wall() - before
 
 
-def _slice(track: Track, number: int, clock: Clock) -> Slice:
+def _slice(track: Track, number: int, clock: Clock, wake: bool) -> Slice:
     call, repeats = track.program.call, range(track.repeats)
     track.program.start()
     clock.settle()
     loop = min(_timed(clock.loop, clock) for _ in range(2))
-    call()  # wakes up threads and caches
+    if wake:
+        call()
     taken = clock.taken()
     begin = clock.wall()
     for _ in repeats:

@@ -127,6 +127,13 @@ def test_programs_are_put_back_to_their_start_before_each_slice() -> None:
     assert clock.settled == 3
 
 
+def test_programs_in_fresh_processes_are_not_woken_up() -> None:
+    clock = FakeClock()
+    costs = Costs(clock)
+    measure([costs.program("a", 1.0)], clock, Pace(1.0, 4, 4, wake=False))
+    assert len(costs.log) == TRIALS + 4
+
+
 def test_the_collector_is_back_to_normal_after_a_failure() -> None:
     clock = FakeClock()
     calls = 0
