@@ -22,6 +22,8 @@ from gradtape.runtime.hessian import hessian_blocks
 from gradtape.runtime.jacobian import MODES, batch_looped, jacobians, looped, zeros_of
 from gradtape.runtime.record import Recorder
 from gradtape.runtime.state import STATE
+from gradtape.runtime.structured import JacobianPlan, structured_program
+from gradtape.runtime.structured import structured as structured_of
 from gradtape.runtime.tensor import Tensor, wrap
 from gradtape.runtime.variable import Variable
 from gradtape.transforms.differentiate import filled_step
@@ -222,6 +224,7 @@ class GradientTape:
         experimental_use_pfor: bool = True,
         *,
         mode: str = "auto",
+        structured: bool = False,
     ) -> Any:
         """The Jacobian of a target with respect to sources: all partial derivatives of all of its elements.
 
@@ -235,6 +238,7 @@ class GradientTape:
           parallel_iterations: accepted for compatibility; a positive number.
           experimental_use_pfor: False computes one gradient per element of the target, one after the other.
           mode: "auto", "reverse" or "forward".
+          structured: return `gradtape.Jacobian` objects, which hold only the part that is not zero by structure.
 
         Returns:
           In the structure of `sources`: tensors of shape `target.shape + source.shape`, or None.
@@ -260,10 +264,13 @@ class GradientTape:
             self._pop()
         (of,) = [_target(t) for t in leaves_of(target)]
         wanted, structure = _sources(sources)
-        results = self._jacobians(of, wanted, bool(experimental_use_pfor), mode)
+        if structured:
+            results: list[Any] = self._structured(of, wanted, mode)
+        else:
+            results = self._jacobians(of, wanted, bool(experimental_use_pfor), mode)
         if not self._persistent:
             self._finish()
-        if unconnected is UnconnectedGradients.ZERO:
+        if unconnected is UnconnectedGradients.ZERO and not structured:
             results = [_no_rows(of, s) if g is None else g for s, g in zip(wanted, results, strict=True)]
         return results[0] if structure is None else optree.tree_unflatten(structure, results)
 
@@ -288,6 +295,38 @@ class GradientTape:
         if at_once:
             return jacobians(self._recorder, slot, traced, mode=mode)
         return looped(self._recorder, target, traced)
+
+    def _structured(self, target: Any, sources: Sequence[Any], mode: str) -> list[Any]:
+        slots: dict[int, int] = self._recorder.slots if self._recorder else {}
+        if self._recorder is None or slots.get(target._id, 0) <= 0:
+            return [None] * len(sources)
+        found = self._recorder
+        return [structured_of(found, target, s, mode) if slots.get(s._id, 0) > 0 else None for s in sources]
+
+    def plan_jacobian(self, target: Any, source: Any, *, mode: str = "auto") -> JacobianPlan:
+        """How the Jacobian of a target by a source would be computed, without computing it: mode and why, structure,
+        rows, multiply-adds, bytes, steps.
+
+        Raises:
+          ValueError: the tape has not recorded the target, or does not watch the source.
+
+        >>> import gradtape as tf
+        >>> x = tf.constant([1.0, 2.0])
+        >>> with tf.GradientTape() as tape:
+        ...     tape.watch(x)
+        ...     y = tf.exp(x)
+        >>> tape.plan_jacobian(y, x).structure
+        'a | a : (a)'
+        """
+        self._usable()
+        _check_rows(None, mode)
+        of = _target(target)
+        ((x,), _) = _sources(source)
+        slots: dict[int, int] = self._recorder.slots if self._recorder else {}
+        if self._recorder is None or slots.get(of._id, 0) <= 0 or slots.get(x._id, 0) <= 0:
+            raise ValueError("`plan_jacobian` wants a target that this tape has recorded and a source that it watches.")
+        program = structured_program(self._recorder, slots[of._id], slots[x._id], mode)
+        return JacobianPlan(program, of, x)
 
     def batch_jacobian(
         self,

@@ -23,6 +23,7 @@ def pushforward(recorder: Recorder, target: int, sources: Sequence[int], tangent
     if program.compiled is None:
         return None
     given = [tangents[i] for i in program.results]
+    result: Tensor
     (result,) = program.compiled([*(recorder.saved[i] for i in program.saved), *given])
     return result
 

@@ -62,7 +62,7 @@ def jacobians(
 
 def build(end: TrieNode, target: int, sources: tuple[int, ...], batch: bool, mode: str) -> Any:
     """Differentiate, vectorize in both modes, keep the cheaper one."""
-    backward = _Backward(Path(end, {}), target, sources)
+    backward = Backward(Path(end, {}), target, sources)
     if backward.rules:
         return RowsProgram([], None, [], backward.rules)
     graphs = [backward.jacobian(i, batch, mode) for i in range(len(sources))]
@@ -91,7 +91,7 @@ def _with_rules(
         raise ValueError("A custom gradient stands between target and sources: forward mode wants its JVP.")
     results = {k: traced_rule(recorder.hosts[k], recorder.node, k) for k in rules}
     absent = {k: r.absent for k, r in results.items() if r.absent}
-    backward = _Backward(Path(recorder.node, absent), target, sources)
+    backward = Backward(Path(recorder.node, absent), target, sources)
     backward.pulled = inlined(backward.pulled, {k: r.graph for k, r in results.items()}, backward.given)
     captured = {id(v): (v, t) for r in results.values() for v, t in r.captured}
     backward.given += [v for v, _ in captured.values()]
@@ -101,7 +101,7 @@ def _with_rules(
     return program, [captured[id(v)][1] for v in used]
 
 
-class _Backward:
+class Backward:
     """The backward pass of one target, with a cotangent that is not given yet."""
 
     def __init__(self, path: Path, target: int, sources: tuple[int, ...]) -> None:
@@ -124,36 +124,51 @@ class _Backward:
         return cheaper(pulled, self.y, self.xs[i], self.cotangent, self.given, batch, mode)
 
 
-def cheaper(pulled: Value, y: Value, x: Value, cotangent: Value, given: list[Value], batch: bool, mode: str) -> Value:
+@dataclass
+class Choice:
+    """A Jacobian as structured rows in the mode that was chosen, and what each mode costs."""
+
+    mode: str
+    builder: Builder
+    rows: Rows
+    dense: Value
+    costs: dict[str, float]
+
+
+def chosen(pulled: Value, y: Value, x: Value, cotangent: Value, given: Sequence[Value], mode: str = "auto") -> Choice:
+    """The Jacobian of y by x from the backward pass `pulled`, in the mode whose graph costs less."""
+    found: dict[str, tuple[Builder, Rows, Value]] = {}
+    if mode in ("auto", "reverse"):
+        b, rows = _vectorized(pulled, cotangent, seed(y.aval.dims, y.aval.dtype), given)
+        found["reverse"] = (b, rows, dense(b, rows))
+    if mode in ("auto", "forward"):
+        b, rows = _forward(pulled, y, x, cotangent, given)
+        found["forward"] = (b, rows, dense(b, rows))
+    costs = {k: cost(simplify(Graph(leaves([v], given), [v]))) for k, (_, _, v) in found.items()}
+    best = min(costs, key=lambda k: costs[k])
+    return Choice(best, *found[best], costs)
+
+
+def cheaper(
+    pulled: Value, y: Value, x: Value, cotangent: Value, given: Sequence[Value], batch: bool, mode: str
+) -> Value:
     """The dense Jacobian as a graph value over residuals."""
     if batch:
         return _batch_reverse(pulled, y, cotangent, given)
-    candidates = []
-    if mode in ("auto", "reverse"):
-        candidates.append(_reverse(pulled, y, cotangent, given))
-    if mode in ("auto", "forward"):
-        candidates.append(_forward(pulled, y, x, cotangent, given))
-    if len(candidates) == 1:
-        return candidates[0]
-    return min(candidates, key=lambda v: cost(simplify(Graph(leaves([v], given), [v]))))
+    return chosen(pulled, y, x, cotangent, given, mode).dense
 
 
-def _reverse(pulled: Value, y: Value, cotangent: Value, given: list[Value]) -> Value:
-    b, rows = _vectorized(pulled, cotangent, seed(y.aval.dims, y.aval.dtype), given)
-    return dense(b, rows)
-
-
-def _forward(pulled: Value, y: Value, x: Value, cotangent: Value, given: list[Value]) -> Value:
+def _forward(pulled: Value, y: Value, x: Value, cotangent: Value, given: Sequence[Value]) -> tuple[Builder, Rows]:
     """A VJP is linear in its cotangent; pulled back once more, with respect to that, it is the JVP."""
     tangent = Value(x.aval)
     (pushed,) = pull_back(order([pulled], given), [pulled], [tangent], [cotangent])
     if pushed is None:
-        return dense(Builder(), rows_of([], y.aval.dims, x.aval.dims, y.aval.dtype))
+        return Builder(), rows_of([], y.aval.dims, x.aval.dims, y.aval.dtype)
     b, rows = _vectorized(pushed, tangent, seed(x.aval.dims, x.aval.dtype), given)
-    return dense(b, swapped(rows))
+    return b, swapped(rows)
 
 
-def _batch_reverse(pulled: Value, y: Value, cotangent: Value, given: list[Value]) -> Value:
+def _batch_reverse(pulled: Value, y: Value, cotangent: Value, given: Sequence[Value]) -> Value:
     """Seeds that are the identity over all axes of the target but the first, and ones along that."""
     n, *rest = y.aval.dims
     axes = tuple(whole(d) for d in rest)
@@ -163,7 +178,7 @@ def _batch_reverse(pulled: Value, y: Value, cotangent: Value, given: list[Value]
     return dense(b, Rows(terms, (v.shape[0], *v.rows), v.shape[1:], v.dtype))
 
 
-def _vectorized(v: Value, varying: Value, seeds: Rows, given: list[Value]) -> tuple[Builder, Rows]:
+def _vectorized(v: Value, varying: Value, seeds: Rows, given: Sequence[Value]) -> tuple[Builder, Rows]:
     inputs = leaves([v], given)
     if not any(i is varying for i in inputs):
         inputs.append(varying)

@@ -1,0 +1,137 @@
+"""What a structured Jacobian answers without being written out. Floor: transforms.
+
+A Jacobian is a `Rows` whose rows are the target's axes and whose own axes are the source's."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from gradtape.ir.graph import Value
+from gradtape.transforms.rows.builder import Builder
+from gradtape.transforms.rows.leaving import dense
+from gradtape.transforms.rows.letters import Array, Axis, Letter, known
+from gradtape.transforms.rows.moves import diagonal, transposed
+from gradtape.transforms.rows.terms import Factor, Rows, Term, all_letters, each, on_axes, rows_of, taken
+from gradtape.transforms.rows.terms import opt_einsum_letters as letters_of
+
+
+def times_vector(b: Builder, v: Rows, vector: Value) -> Value:
+    """J @ vector, the vector in the source's shape: one more factor, and every own axis summed."""
+
+    def rule(t: Term) -> Term:
+        squeezed = b.reshape(vector, [n for n in v.shape if n != 1])
+        factor = taken(b, squeezed, [a for a, n in zip(t.own, v.shape, strict=True) if n != 1])
+        return Term((*t.factors, factor), t.rows, ())
+
+    return dense(b, each(b, v, (), rule, drops=True))
+
+
+def diagonal_of(b: Builder, v: Rows) -> Value:
+    """J[i, i] where target and source have one shape."""
+    n = len(v.shape)
+    joined = rows_of((Term(t.factors, (), (*t.rows, *t.own)) for t in v.terms), (), v.rows + v.shape, v.dtype)
+    for k in range(n):
+        # axes so far: rows k.., own k.., then the diagonals made
+        rest = len(joined.shape) - 2 * (n - k)
+        order = [*range(1, n - k), *range(n - k + 1, 2 * (n - k)), *range(2 * (n - k), 2 * (n - k) + rest), 0, n - k]
+        joined = diagonal(b, transposed(b, joined, order))
+    return dense(b, joined)
+
+
+def batch_blocks(b: Builder, v: Rows) -> Value:
+    """J[i, ..., i, ...] for a common first axis of target and source: (batch, rest of target, rest of source)."""
+    lead = len(v.rows)
+    joined = rows_of((Term(t.factors, (), (*t.rows, *t.own)) for t in v.terms), (), v.rows + v.shape, v.dtype)
+    order = [*range(1, lead), *range(lead + 1, len(joined.shape)), 0, lead]
+    blocks = diagonal(b, transposed(b, joined, order))
+    last = len(blocks.shape) - 1
+    return dense(b, transposed(b, blocks, [last, *range(last)]))
+
+
+def row_squares(b: Builder, v: Rows) -> Value:
+    """The sum of squares of each row: of each factor by itself where a single term has no letter twice."""
+    single = len(v.terms) == 1 and all(p.where is None for a in v.terms[0].own for p in a)
+    if not single:
+        whole = dense(b, v)
+        axes = tuple(range(len(v.rows), len(whole.aval.dims)))
+        return b.emit("reduce_sum", b.emit("multiply", whole, whole), axes=axes, keepdims=False)
+
+    def rule(t: Term) -> Term:
+        squares = tuple(Factor(b.emit("multiply", f.value, f.value), f.letters) for f in t.factors)
+        return replace(t, factors=squares, own=())
+
+    return dense(b, each(b, v, (), rule, drops=True))
+
+
+def nonzeros(v: Rows) -> int:
+    """How many entries the terms can set: an upper bound on the entries that are not zero."""
+    return sum(math.prod(c.size for c in all_letters(t)) for t in v.terms)
+
+
+def pattern(v: Rows) -> tuple[Array, Array] | None:
+    """Row and column numbers of the entries that terms set, term by term; None where they are not known yet."""
+    rows, columns = [], []
+    for t in v.terms:
+        letters = on_axes(t)
+        places = [_flat(t.rows, v.rows, letters), _flat(t.own, v.shape, letters)]
+        if any(p is None for p in places):
+            return None
+        first, second = (np.broadcast_to(p, [c.size for c in letters]) for p in places if p is not None)
+        rows.append(first.reshape(-1))
+        columns.append(second.reshape(-1))
+    none = np.zeros(0, np.int64)
+    return np.concatenate(rows or [none]), np.concatenate(columns or [none])
+
+
+def _flat(axes: Sequence[Axis], shape: tuple[int, ...], letters: list[Letter]) -> Array | None:
+    """The row-major position of some axes as a function of letters."""
+    at = np.zeros((1,) * len(letters), np.int64)
+    for axis, n in zip(axes, shape, strict=True):
+        part = np.zeros((1,) * len(letters), np.int64)
+        for p in axis:
+            numbers = known(p)
+            if numbers is None:
+                return None
+            line = [1] * len(letters)
+            line[letters.index(p.letter)] = -1
+            part = part * p.extent + numbers.reshape(line)
+        at = at * n + part
+    return at
+
+
+def entries(b: Builder, v: Rows) -> list[Value]:
+    """The values that terms set, each term as one array over its letters on axes."""
+    found = []
+    for t in v.terms:
+        found.append(_product(b, t, on_axes(t), v))
+    return found
+
+
+def _product(b: Builder, t: Term, letters: list[Letter], v: Rows) -> Value:
+    shape = tuple(c.size for c in letters)
+    value = b.constant(1, v.dtype)
+    for f in t.factors:
+        order = [f.letters.index(c) for c in letters if c in f.letters]
+        part = b.reshape(b.transpose(f.value, order), [c.size if c in f.letters else 1 for c in letters])
+        value = part if f is t.factors[0] else b.emit("multiply", value, part)
+    return value if value.aval.shape == shape else b.emit("broadcast_to", value, shape=shape)
+
+
+def described(v: Rows) -> str:
+    """The structure as text, a term a line: `rows | own : factors`. A letter on a row axis and on an own axis says
+    that the entries are zero unless both indices agree; `a*` stands at positions of an index vector, 1 on an axis
+    of size 1."""
+    lines = []
+    for t in v.terms:
+        names = dict(zip(on_axes(t), letters_of(len(on_axes(t))), strict=True))
+
+        def axis(a: Axis, names: dict[Letter, str] = names) -> str:
+            return "".join(names[p.letter] + ("*" if p.where is not None else "") for p in a) or "1"
+
+        factors = " x ".join("(" + "".join(names[c] for c in f.letters) + ")" for f in t.factors) or "1"
+        lines.append(f"{' '.join(map(axis, t.rows))} | {' '.join(map(axis, t.own))} : {factors}")
+    return "\n".join(lines) or "0"
