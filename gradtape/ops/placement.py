@@ -7,7 +7,7 @@ array: zeros, except where all axes agree; what meets at one position adds up. `
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -226,18 +226,34 @@ def assemble(
 
 
 def assemble_arrays(
-    xp: Any, arrays: Sequence[Any], shape: tuple[int, ...], dtype: Any, terms: Sequence[Product]
+    xp: Any,
+    empty: Callable[..., Any],
+    arrays: Sequence[Any],
+    shape: tuple[int, ...],
+    dtype: Any,
+    terms: Sequence[Product],
 ) -> Any:
     """Each term is one broadcast product, written once: strided into zeros where positions are evenly spaced,
-    else by index; duplicates add up."""
-    out = xp.zeros(shape, dtype.numpy_dtype if dtype else arrays[0].dtype)
+    else by index; duplicates add up. `empty`: makes the result where its first term writes all of it."""
     vectors = arrays[sum(len(t.factors) for t in terms) :]
+    own = dtype.numpy_dtype if dtype else arrays[0].dtype
+    full = bool(terms) and math.prod(terms[0].sizes) == math.prod(shape) and _is_even(terms[0], vectors)
+    out = empty(shape, own) if full else xp.zeros(shape, own)
     first = 0
     for number, t in enumerate(terms):
-        own = arrays[first : first + len(t.factors)]
-        first += len(own)
-        _write(xp, out, t, [_spread(xp, a, f, t) for a, f in zip(own, t.factors, strict=True)], vectors, number == 0)
+        factors = [_spread(xp, a, f, t) for a, f in zip(arrays[first:], t.factors, strict=False)]
+        first += len(factors)
+        _write(xp, out, t, factors, vectors, number == 0)
     return out
+
+
+def _is_even(t: Product, vectors: Sequence[Any]) -> bool:
+    """Whether a term's positions are evenly spaced and distinct."""
+    places = [(p, Index(vectors[p.where]) if isinstance(p.where, int) else p.where) for a in t.axes for p in a]
+    if any(w is not None and w.step is None for _, w in places):
+        return False
+    moving = {p.letter for p, w in places if w is None or w.step != 0}
+    return all(c in moving or n == 1 for c, n in enumerate(t.sizes))
 
 
 def _spread(xp: Any, array: Any, letters: tuple[int, ...], t: Product) -> Any:
@@ -253,41 +269,37 @@ def _write(xp: Any, out: Any, t: Product, factors: list[Any], vectors: Sequence[
     view = strided_view(out, t, vectors)
     if view is None:
         _write_by_index(xp, out, t, factors, vectors)
-    elif not factors:
-        view += 1
-    elif len(factors) == 1 or not empty:
-        product = factors[0]
-        for f in factors[1:]:
-            product = product * f
-        if empty:
-            view[...] = product
-        else:
-            view += product
-    else:
+    elif empty and len(factors) > 1:
         xp.multiply(factors[0], factors[1], out=view)
         for f in factors[2:]:
             view *= f
+    elif empty:
+        view[...] = factors[0] if factors else 1
+    else:
+        view += math.prod(factors[1:], start=factors[0]) if factors else 1
 
 
 def strided_view(out: Any, t: Product, vectors: Sequence[Any]) -> Any:
     """The result's elements that a term writes, one axis per letter; None where they are not evenly spaced, or
     where two of them are one element."""
+    if not _is_even(t, vectors):
+        return None
     start, steps = 0, [0] * len(t.sizes)
-    single = [False] * len(t.sizes)
     for axis, stride in zip(t.axes, out.strides, strict=True):
         for p in reversed(axis):
-            index = Index(vectors[p.where]) if isinstance(p.where, int) else p.where
-            by = 1 if index is None else index.step
-            if by is None:
-                return None
-            if index is not None:
-                start += int(index.array[0]) * stride
-            steps[p.letter] += by * stride if t.sizes[p.letter] > 1 else 0
-            single[p.letter] = single[p.letter] or by != 0
+            where = Index(vectors[p.where]) if isinstance(p.where, int) else p.where
+            if where is not None:
+                start += int(where.array[0]) * stride
+            if t.sizes[p.letter] > 1:
+                steps[p.letter] += (1 if where is None else where.step or 0) * stride
             stride *= p.extent
-    if not all(s or n == 1 for s, n in zip(single, t.sizes, strict=True)):
-        return None
-    return np.ndarray(t.sizes, out.dtype, out, start, steps)
+    return as_strided(out, start, t.sizes, steps)
+
+
+def as_strided(out: Any, start: int, shape: tuple[int, ...], steps: Sequence[int]) -> Any:
+    """A writable view of an array's memory, from a byte on."""
+    flat = out.reshape(-1)[start // out.itemsize :]
+    return np.lib.stride_tricks.as_strided(flat, shape, steps)
 
 
 def _write_by_index(xp: Any, out: Any, t: Product, factors: list[Any], vectors: Sequence[Any]) -> None:
