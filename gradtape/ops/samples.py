@@ -16,6 +16,7 @@ class Spec(NamedTuple):
     domain: tuple[float, float] = (-2.0, 2.0)
     dtype: str = "float"  # "float" (the dtype under test), "int", "uint64" or "bool"
     avoid: tuple[float, ...] = ()  # places where the op has a kink or a jump
+    structure: str = ""  # of matrices: "general", "regular" (far from singular), "positive" (Hermitian definite)
 
     def draw(self, rng: np.random.Generator) -> np.ndarray[Any, Any]:
         """Values in float64 (or int64, bool), at least 0.05 away from kinks so that differences stay inside."""
@@ -32,6 +33,20 @@ class Spec(NamedTuple):
             near = np.abs(values - place) < 0.05
             values = np.where(near, place + 0.1, values)
         return values
+
+    @property
+    def is_hermitian(self) -> bool:
+        """The operand stays a Hermitian matrix: whoever moves an element moves the one across the diagonal."""
+        return self.structure == "positive"
+
+    def structured(self, values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Drawn values (by now complex, perhaps) as matrices of the declared structure."""
+        if self.structure in ("", "general"):
+            return values
+        unit = np.eye(*values.shape[-2:])
+        if self.structure == "regular":
+            return np.asarray(values + 2 * unit)
+        return np.asarray(values @ np.conj(np.swapaxes(values, -1, -2)) + unit)
 
 
 @dataclass(frozen=True)

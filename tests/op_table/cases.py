@@ -113,7 +113,7 @@ def _operand(spec: Spec, dtype: DType, rng: np.random.Generator) -> Any:
     values = spec.draw(rng)
     if dtype.is_complex:
         values = values + 1j * rng.uniform(-0.5, 0.5, spec.shape)
-    return values.astype(dtype.numpy_dtype)
+    return spec.structured(values).astype(dtype.numpy_dtype)
 
 
 def _derived(op: Op) -> Iterable[Sample]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tests.op_table.matrix_reference import MATRICES
 from tests.op_table.order_reference import ORDER
 from tests.op_table.window_reference import fold
 
@@ -99,4 +100,4 @@ OPAQUE: dict[str, Callable[..., Any]] = {
     "random_bits": _random_bits,
     "scatter_add": _scatter_add,
     "scatter_rows": _scatter_add,
-} | ORDER
+} | MATRICES | ORDER

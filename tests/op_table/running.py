@@ -79,14 +79,25 @@ def _flows(x: Any) -> bool:
     return bool(x.dtype.kind in "fc")
 
 
-def numeric_vjp(function: Function, arrays: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
+def numeric_vjp(
+    function: Function, arrays: Sequence[Any], cotangents: Sequence[Any], hermitian: Sequence[bool] = ()
+) -> list[Any]:
     """The gradient of Re⟨cotangents, function⟩ in each operand by central differences of fourth order, element by
-    element; for a complex operand, the slope along the real axis plus i times that along the imaginary one."""
+    element; for a complex operand, the slope along the real axis plus i times that along the imaginary one.
+
+    An operand marked `hermitian` moves within Hermitian matrices: an element and the one across the diagonal move
+    together, and each has half of the slope; the diagonal stays real."""
+    marks = [*hermitian, *[False] * (len(arrays) - len(hermitian))]
 
     def slope(k: int, at: tuple[int, ...], direction: complex) -> float:
+        across = (*at[:-2], at[-1], at[-2]) if marks[k] else at
+        step = direction if across == at else direction / 2
+
         def value(distance: float) -> float:
             moved = np.array(arrays[k])
-            moved[at] += distance * direction
+            moved[at] += distance * step
+            if across != at:
+                moved[across] += distance * np.conj(step)
             return inner(cotangents, function(*arrays[:k], sealed(moved), *arrays[k + 1 :]))
 
         near, far = value(STEP) - value(-STEP), value(2 * STEP) - value(-2 * STEP)
@@ -98,7 +109,7 @@ def numeric_vjp(function: Function, arrays: Sequence[Any], cotangents: Sequence[
         if _flows(x):
             for at in np.ndindex(*x.shape):
                 grad[at] = slope(k, at, 1)
-                if x.dtype.kind == "c":
+                if x.dtype.kind == "c" and not (marks[k] and at[-1] == at[-2]):
                     grad[at] += 1j * slope(k, at, 1j)
         gradients.append(grad)
     return gradients

@@ -59,11 +59,13 @@ def has_floats(op: Op) -> bool:
     return any(True for _ in in_double(op))
 
 
-def assert_vjp_is_the_slope(graph: Graph, function: Function, arrays: list[object], about: object) -> None:
-    """The cotangents that the VJP graph of `graph` gives equal differences of `function`."""
+def assert_vjp_is_the_slope(graph: Graph, function: Function, arrays: list[object], about: tuple[Case, DType]) -> None:
+    """The cotangents that the VJP graph of `graph` gives equal differences of `function`; the first operands are those
+    of the case, whose declaration says within what they move."""
     cotangents = noise([v.aval for v in graph.outputs], 1)
     got = compiled(vjp(graph))(*arrays, *cotangents)
-    want = numeric_vjp(function, arrays, cotangents)
+    hermitian = [s.is_hermitian for s in about[0].sample.specs]
+    want = numeric_vjp(function, arrays, cotangents, hermitian)
     for k, (a, b) in enumerate(zip(got, want, strict=True)):
         assert_near(a, b, (about, f"operand {k}"), 1e-7)
 

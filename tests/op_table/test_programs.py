@@ -46,6 +46,7 @@ def wrapped(case: Case, dtype: DType) -> list[Graph]:
     for keep_result, keep_operands in ((False, False), (True, False), (False, True)):
         inputs = [Value(v.aval) for v in case.graph(dtype).inputs]
         owned = [v if v.aval.dtype.is_integer else changed(v) for v in inputs]
+        owned = [changed(v) if s.is_hermitian else v for v, s in zip(owned, case.sample.specs, strict=True)]
         results = apply(case.step, owned)
         outputs = [changed(r) for r in results]
         later = [changed(v) for v in owned if v.node is not None]
@@ -55,13 +56,20 @@ def wrapped(case: Case, dtype: DType) -> list[Graph]:
     return graphs
 
 
+def has_matrices(graph: Graph) -> bool:
+    """Whether an op wants matrices of some structure: LAPACK and BLAS round by where in memory they lie."""
+    return any(s.structure for node in graph.nodes for sample in node.step.op.samples for s in sample.specs)
+
+
 def assert_program_is_exact(graph: Graph, arrays: list[Any], about: object) -> None:
     want = node_by_node(graph, arrays)
-    run = compiled(graph)
+    run, loose = compiled(graph), has_matrices(graph)
     for time in ("first", "second"):
         for a, b in zip(run(*arrays), want, strict=True):
             if b.dtype.kind == "c":  # NumPy multiplies them by other code where the result is written over an operand
-                assert_near(a, b, (about, time, graph), 1e-14)
+                assert_near(a, b, (about, time, graph), 1e-14 if not loose else 1e-12)
+            elif loose:
+                assert_near(a, b, (about, time, graph), 1e-12)
             else:
                 assert_same_bits(a, b, (about, time, graph))
 
