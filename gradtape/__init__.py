@@ -36,6 +36,17 @@ from gradtape.api.creation import (
     zeros,
     zeros_like,
 )
+from gradtape.api.derivatives import (
+    divergence,
+    gauss_newton_product,
+    hessian,
+    hvp,
+    jvp,
+    laplacian,
+    linearize,
+    per_example_gradients,
+    vjp,
+)
 from gradtape.api.elementwise import (
     abs,
     acos,
@@ -175,6 +186,7 @@ from gradtape.ir.dtypes import float16 as half
 from gradtape.ir.dtypes import float64 as double
 from gradtape.ir.shapes import TensorShape
 from gradtape.runtime.indexed_slices import IndexedSlices
+from gradtape.runtime.structured import Jacobian
 from gradtape.runtime.tensor import Tensor
 from gradtape.runtime.variable import Variable
 from gradtape.tape import GradientTape, UnconnectedGradients
@@ -186,6 +198,7 @@ __all__ = [
     "DType",
     "GradientTape",
     "IndexedSlices",
+    "Jacobian",
     "Tensor",
     "TensorShape",
     "UnconnectedGradients",
@@ -225,6 +238,7 @@ __all__ = [
     "cosh",
     "cumsum",
     "custom_gradient",
+    "divergence",
     "divide",
     "double",
     "dtypes",
@@ -244,22 +258,28 @@ __all__ = [
     "floor",
     "gather",
     "gather_nd",
+    "gauss_newton_product",
     "grad_pass_through",
     "greater",
     "greater_equal",
     "half",
+    "hessian",
     "histogram_fixed_width",
     "histogram_fixed_width_bins",
+    "hvp",
     "identity",
     "int16",
     "int32",
     "int64",
     "int8",
     "is_tensor",
+    "jvp",
     "keras",
+    "laplacian",
     "less",
     "less_equal",
     "linalg",
+    "linearize",
     "linspace",
     "logical_and",
     "logical_not",
@@ -280,6 +300,7 @@ __all__ = [
     "ones",
     "ones_like",
     "pad",
+    "per_example_gradients",
     "pow",
     "random",
     "range",
@@ -340,6 +361,7 @@ __all__ = [
     "unstack",
     "vectorized_map",
     "version",
+    "vjp",
     "where",
     "zeros",
     "zeros_like",

@@ -65,6 +65,13 @@ class ForwardAccumulator:
         STATE.scope = new_id()
         self._recording = False
 
+    def with_tangents(self, tangents: Any) -> ForwardAccumulator:
+        """The same recording for other tangents."""
+        other = ForwardAccumulator.__new__(ForwardAccumulator)
+        other._primals, other._recorder, other._recording = self._primals, self._recorder, False
+        other._tangents = [_tangent(t, p) for t, p in _paired(leaves_of(tangents), self._primals)]
+        return other
+
     def jvp(self, primals: Any, unconnected_gradients: Any = UnconnectedGradients.NONE) -> Any:
         """The tangents of what was computed in the block.
 

@@ -7,14 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.api.arguments import integers
+from gradtape.api.arguments import integers, one_axis
 from gradtape.ir.aval import aval
-from gradtape.ir.dtypes import DType, as_dtype, float32, string
+from gradtape.ir.dtypes import DType, as_dtype, float32, float64, string
 from gradtape.ir.errors import InvalidArgumentError
 from gradtape.ir.shapes import TensorShape, shape_text, size_of
+from gradtape.ops.arithmetic import ADD, CAST, MULTIPLY, SUBTRACT
+from gradtape.ops.comparison import SELECT
 from gradtape.ops.layout import BROADCAST_TO, RESHAPE
 from gradtape.runtime.convert import as_optional_dtype, convert, convert_all
-from gradtape.runtime.dispatch import unary
+from gradtape.runtime.dispatch import binary, execute, unary
 from gradtape.runtime.tensor import Tensor, from_array, wrap
 from gradtape.runtime.variable import Variable
 
@@ -205,10 +207,17 @@ def _widest(parts: list[Tensor]) -> DType:
 
 
 def linspace(start: Any, stop: Any, num: Any, name: str | None = None, axis: int = 0) -> Tensor:
-    """`num` evenly spaced numbers from `start` to `stop`, both included.
+    """`num` evenly spaced numbers from `start` to `stop`, both included; gradients flow to both.
+
+    Args:
+      start, stop: tensors of one shape and dtype; integers give float64.
+      num: how many numbers.
+      name: accepted for compatibility.
+      axis: where the new axis stands in the result.
 
     Raises:
       ValueError: fewer than one number.
+      InvalidArgumentError: an axis that does not exist, or shapes that do not broadcast.
 
     >>> import gradtape as tf
     >>> print(tf.linspace(0.0, 1.0, 5).numpy())
@@ -218,8 +227,26 @@ def linspace(start: Any, stop: Any, num: Any, name: str | None = None, axis: int
     count = int(num)
     if count < 1:
         raise ValueError(f"`linspace` wants `num` of 1 or more, got {count}.")
-    wide = np.linspace(np.asarray(first, np.float64), np.asarray(last, np.float64), count, axis=axis)
-    return from_array(wide.astype(first.dtype.numpy_dtype))
+    if first._aval.dtype.is_integer:
+        first, last = (unary(CAST.bind(dtype=float64), t) for t in (first, last))
+    gap = binary(SUBTRACT.bind(), last, first)
+    rank = gap.ndim
+    k = one_axis(axis, rank + 1)
+    share = (np.arange(count) / max(count - 1, 1)).astype(gap._aval.dtype.numpy_dtype)
+    line = from_array(share.reshape(-1, *(1,) * (rank - k)))
+    low, high, wide = (_with_axis(t, k, gap._aval.dims) for t in (first, last, gap))
+    inner = binary(ADD.bind(), low, binary(MULTIPLY.bind(), wide, line))
+    is_last = from_array((np.arange(count) == count - 1).reshape(-1, *(1,) * (rank - k)))
+    if count == 1:
+        return inner
+    result: Tensor = execute(SELECT.bind(), (is_last, high, inner))
+    return result
+
+
+def _with_axis(t: Tensor, k: int, dims: tuple[int, ...]) -> Tensor:
+    """The tensor in the shape `dims` with a new axis of size 1."""
+    full = unary(BROADCAST_TO.bind(shape=dims), t) if t._aval.dims != dims else t
+    return unary(RESHAPE.bind(shape=(*dims[:k], 1, *dims[k:])), full)
 
 
 def shape(input: Any, out_type: Any = "int32", name: str | None = None) -> Tensor:

@@ -9,13 +9,13 @@ import numpy as np
 
 from gradtape.api.arguments import integers, one_axis, same_rank
 from gradtape.api.elementwise import cast, where
-from gradtape.ir.dtypes import as_dtype, bool_, float32, int64
+from gradtape.ir.dtypes import DType, bool_, float32, int64
 from gradtape.ir.errors import InvalidArgumentError
 from gradtape.ir.shapes import shape_text, size_of
 from gradtape.ops.indexing import GATHER, GATHER_ROWS, SCATTER_ADD
 from gradtape.ops.opaque import Opaque
 from gradtape.runtime.contract import reshape
-from gradtape.runtime.convert import convert, convert_all
+from gradtape.runtime.convert import as_optional_dtype, convert, convert_all
 from gradtape.runtime.dispatch import binary
 from gradtape.runtime.subscript import positions, subscript
 from gradtape.runtime.tensor import Tensor
@@ -277,20 +277,45 @@ def one_hot(
 ) -> Tensor:
     """A new axis of size `depth`, with `on_value` (1) at the index and `off_value` (0) elsewhere.
 
+    Args:
+      indices: integers; at those outside [0, depth) no element is on.
+      depth: size of the new axis.
+      on_value, off_value: scalars of one dtype; gradients flow to them.
+      axis: where the new axis stands; by default it is the last.
+      dtype: of the result; by default that of `on_value` and `off_value`, or float32.
+      name: accepted for compatibility.
+
+    Raises:
+      TypeError: values of different dtypes, or of another dtype than `dtype`.
+
     >>> import gradtape as tf
     >>> print(tf.one_hot([0, 2], 3).numpy())
     [[1. 0. 0.]
      [0. 0. 1.]]
     """
     at = convert(indices)
-    wanted = as_dtype(dtype) if dtype is not None else float32
+    if not at._aval.dtype.is_integer:
+        raise InvalidArgumentError(f"`one_hot` wants integer indices, got a {at.dtype.cname} tensor.")
+    on, off, wanted = _on_and_off(on_value, off_value, as_optional_dtype(dtype))
     n = int(depth)
     k = at.ndim if axis in (None, -1) else one_axis(axis, at.ndim + 1)
     spread = reshape(cast(at, int64), (*at._aval.dims[:k], 1, *at._aval.dims[k:]))
     place = positions(np.arange(n).reshape((n,) + (1,) * (at.ndim - k)))
     hit = spread == place
-    if on_value is None and off_value is None:
+    if on is None and off is None:
         return cast(hit, wanted)
-    values = [1 if on_value is None else on_value, 0 if off_value is None else off_value]
-    on, off = convert_all(values, as_dtype(dtype) if dtype is not None else None)
-    return where(hit, on, off)
+    return where(hit, cast(1, wanted) if on is None else on, cast(0, wanted) if off is None else off)
+
+
+def _on_and_off(on: Any, off: Any, dtype: DType | None) -> tuple[Tensor | None, Tensor | None, DType]:
+    """Both values as tensors where they are given, and the dtype that they agree on."""
+    values = [None if v is None else convert(v, None if isinstance(v, Tensor) else dtype) for v in (on, off)]
+    known = [v.dtype for v in values if v is not None]
+    wanted = dtype or (known[0] if known else float32)
+    for name, v in zip(("on_value", "off_value"), values, strict=True):
+        if v is not None and v.dtype is not wanted:
+            raise TypeError(
+                f"`one_hot`: dtype {v.dtype.name} of {name} does not match dtype {wanted.name} of the result. "
+                "Use `tf.cast`."
+            )
+    return values[0], values[1], wanted

@@ -106,7 +106,10 @@ def concat(values: Any, axis: Any, name: str = "concat") -> Tensor:
     >>> print(tf.concat([[1, 2], [3]], axis=0).numpy())
     [1 2 3]
     """
-    parts = convert_all(values if isinstance(values, list | tuple) else [values])
+    given = list(values) if isinstance(values, list | tuple) else [values]
+    if not given:
+        raise InvalidArgumentError("`concat` wants a list with at least one tensor.")
+    parts = convert_all(given)
     if any(p.ndim == 0 for p in parts):
         raise InvalidArgumentError("`concat` wants tensors with at least one axis, got a scalar. Use `tf.stack`.")
     if len(parts) == 1:
@@ -126,7 +129,10 @@ def stack(values: Any, axis: Any = 0, name: str = "stack") -> Tensor:
     [[1 3]
      [2 4]]
     """
-    parts = convert_all(list(values))
+    given = list(values)
+    if not given:
+        raise InvalidArgumentError("`stack` wants a list with at least one tensor.")
+    parts = convert_all(given)
     dims = parts[0]._aval.dims
     for p in parts:
         if p._aval.dims != dims:
@@ -251,12 +257,24 @@ def reverse(tensor: Any, axis: Any, name: str | None = None) -> Tensor:
 def roll(input: Any, shift: Any, axis: Any, name: str | None = None) -> Tensor:
     """The elements along some axes moved on, what leaves at the end coming in at the start.
 
+    Args:
+      input: a tensor.
+      shift: by how many places; a number, or one for each axis (backwards where negative).
+      axis: along which; an axis that is named twice is moved by the sum.
+      name: accepted for compatibility.
+
+    Raises:
+      InvalidArgumentError: another number of shifts than of axes, or an axis that does not exist.
+
     >>> import gradtape as tf
     >>> print(tf.roll([1, 2, 3], shift=1, axis=0).numpy())
     [3 1 2]
     """
     x = convert(input)
-    for by, k in zip(integers(shift, "shift"), integers(axis, "axis"), strict=True):
+    amounts, along = integers(shift, "shift"), integers(axis, "axis")
+    if len(amounts) != len(along):
+        raise InvalidArgumentError(f"`roll`: shift and axis must have the same size, got {amounts} and {along}.")
+    for by, k in zip(amounts, along, strict=True):
         k = one_axis(k, x.ndim)
         n = x._aval.dims[k]
         by = by % n if n else 0
@@ -308,8 +326,9 @@ def pad(
 
 def _constant_pad(x: Tensor, amounts: list[tuple[int, int]], value: Any) -> Tensor:
     low, high = tuple(a for a, _ in amounts), tuple(b for _, b in amounts)
-    fill = operand(value, x._aval.dtype)
-    if isinstance(value, int | float) and value == 0:
+    dtype = x._aval.dtype
+    if isinstance(value, int | float) and value == 0 and dtype.kind != "s":
         return unary(ops.PAD.bind(low=low, high=high), x)
+    fill = operand(b"" if dtype.kind == "s" and value == 0 else value, dtype)
     inside = unary(ops.PAD.bind(low=low, high=high), unary(ops.BROADCAST_TO.bind(shape=x._aval.dims), convert(True)))
     return where(inside, unary(ops.PAD.bind(low=low, high=high), x), fill)

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from gradtape.api.arguments import axes, one_axis
-from gradtape.api.elementwise import abs, cast, square
-from gradtape.ir.dtypes import as_dtype, float64, int64
+from gradtape.api.elementwise import abs, cast, imag, real, square
+from gradtape.ir.dtypes import DType, as_dtype, float32, float64, int64
 from gradtape.ops import reductions as r
 from gradtape.ops.reduction import Reduction
 from gradtape.runtime.convert import convert
@@ -59,9 +59,33 @@ reduce_any = _function(
     "reduce_any", r.REDUCE_ANY, "tf.reduce_any([[True, False], [False, False]], axis=1)", "[ True False]"
 )
 reduce_logsumexp = _function("reduce_logsumexp", r.REDUCE_LOGSUMEXP, "tf.reduce_logsumexp([0.0, 0.0])", "0.6931472")
-reduce_euclidean_norm = _function(
-    "reduce_euclidean_norm", r.REDUCE_EUCLIDEAN_NORM, "tf.math.reduce_euclidean_norm([3.0, 4.0])", "5.0"
-)
+
+
+def reduce_euclidean_norm(
+    input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None
+) -> Tensor:
+    """sqrt(sum(|x|²)) over axes. The gradient at 0 is 0.
+
+    Args:
+      input_tensor: a floating or complex tensor.
+      axis: an axis or a list of axes; None reduces all of them.
+      keepdims: whether reduced axes stay, with size 1.
+      name: accepted for compatibility.
+
+    Returns:
+      A tensor of the same dtype (complex numbers without an imaginary part, for complex ones).
+
+    Raises:
+      InvalidArgumentError: an axis that does not exist, or a dtype that cannot be reduced.
+
+    >>> import gradtape as tf
+    >>> print(tf.math.reduce_euclidean_norm([3.0, 4.0]).numpy())
+    5.0
+    """
+    x = convert(input_tensor)
+    if x._aval.dtype.is_complex:
+        return cast(_reduce(r.REDUCE_EUCLIDEAN_NORM, abs(x), axis, keepdims), x._aval.dtype)
+    return _reduce(r.REDUCE_EUCLIDEAN_NORM, x, axis, keepdims)
 
 
 def reduce_mean(input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None) -> Tensor:
@@ -88,27 +112,53 @@ def reduce_mean(input_tensor: Any, axis: Any = None, keepdims: bool = False, nam
 
 
 def reduce_variance(input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None) -> Tensor:
-    """The mean of squared deviations from the mean.
+    """The mean of squared deviations from the mean; half types are computed in float32.
+
+    Args:
+      input_tensor: a floating or complex tensor.
+      axis: an axis or a list of axes; None reduces all of them.
+      keepdims: whether reduced axes stay, with size 1.
+      name: accepted for compatibility.
+
+    Returns:
+      A real tensor without the reduced axes.
+
+    Raises:
+      TypeError: integers.
 
     >>> import gradtape as tf
     >>> print(tf.math.reduce_variance([1.0, 2.0, 3.0, 4.0]).numpy())
     1.25
     """
-    x = convert(input_tensor)
-    return reduce_mean(square(x - reduce_mean(x, axis, True)), axis, keepdims)
+    x, dtype = _centred(input_tensor, axis, "reduce_variance")
+    squared = square(real(x)) + square(imag(x)) if x._aval.dtype.is_complex else square(x)
+    return cast(reduce_mean(squared, axis, keepdims), dtype)
+
+
+def _centred(value: Any, axis: Any, name: str) -> tuple[Tensor, DType]:
+    """The distances from the mean, in float32 for half types, and the dtype of the result."""
+    x = convert(value)
+    dtype = x._aval.dtype
+    if not dtype.is_differentiable:
+        raise TypeError(f"`{name}`: input must be either real or complex, got {dtype.name}. Use `tf.cast`.")
+    wide = cast(x, float32) if dtype.is_half else x
+    return wide - reduce_mean(wide, axis, True), dtype.real_dtype
 
 
 def reduce_std(input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None) -> Tensor:
-    """The root of the variance. Where all elements are equal the gradient is 0.
+    """The root of the variance; arguments as for `reduce_variance`. Where all elements are equal the gradient is 0.
+
+    Raises:
+      TypeError: integers.
 
     >>> import gradtape as tf
     >>> print(tf.math.reduce_std([1.0, 3.0]).numpy())
     1.0
     """
-    x = convert(input_tensor)
+    x, dtype = _centred(input_tensor, axis, "reduce_std")
     count = math.prod(x._aval.dims[k] for k in axes(axis, x.ndim))
-    spread = reduce_euclidean_norm(x - reduce_mean(x, axis, True), axis, keepdims)
-    return spread / (math.sqrt(count) if count else float("nan"))
+    spread = _reduce(r.REDUCE_EUCLIDEAN_NORM, abs(x) if x._aval.dtype.is_complex else x, axis, keepdims)
+    return cast(spread / (math.sqrt(count) if count else float("nan")), dtype)
 
 
 def norm(
