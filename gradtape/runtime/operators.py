@@ -31,13 +31,16 @@ def operand(value: Any, dtype: DType) -> Tensor:
     return convert(value, dtype)
 
 
-def _left_to(other: Any, name: str, x: Tensor) -> Any:
-    """What an object that becomes no tensor makes of `x op other` itself, by its own `__rop__`. To be called where
-    the conversion has failed: its error stays where there is no answer."""
+def _left_to(other: Any, name: str, x: Tensor, refused: Exception) -> Any:
+    """What an object that becomes no tensor makes of `x op other` itself, by its own `__rop__`; where there is no
+    answer, the error that its conversion gave."""
     method = getattr(type(other), f"__r{name}__", None)
-    answer = NotImplemented if method is None else method(other, x)
+    try:
+        answer = NotImplemented if method is None else method(other, x)
+    except (TypeError, ValueError):
+        answer = NotImplemented
     if answer is NotImplemented:
-        raise
+        raise refused
     return answer
 
 
@@ -49,8 +52,8 @@ def _infix(op: Op, name: str) -> tuple[Callable[[Any, Any], Any], Callable[[Any,
         if type(other) is not EagerTensor:
             try:
                 other = operand(other, self._aval.dtype)
-            except (TypeError, ValueError):
-                return _left_to(other, name, self)
+            except (TypeError, ValueError) as e:
+                return _left_to(other, name, self, e)
         return binary(step, self, other)
 
     def backward(self: Tensor, other: Any) -> Tensor:
@@ -79,8 +82,8 @@ def absolute(x: Tensor) -> Tensor:
 def _truediv(self: Tensor, other: Any) -> Any:
     try:
         other = operand(other, self._aval.dtype)
-    except (TypeError, ValueError):
-        return _left_to(other, "truediv", self)
+    except (TypeError, ValueError) as e:
+        return _left_to(other, "truediv", self, e)
     return true_divide(self, other)
 
 
@@ -91,8 +94,8 @@ def _rtruediv(self: Tensor, other: Any) -> Tensor:
 def _matmul(self: Tensor, other: Any) -> Any:
     try:
         other = operand(other, self._aval.dtype)
-    except (TypeError, ValueError):
-        return _left_to(other, "matmul", self)
+    except (TypeError, ValueError) as e:
+        return _left_to(other, "matmul", self, e)
     return matmul(self, other)
 
 
