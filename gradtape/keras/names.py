@@ -30,12 +30,6 @@ def unique_name(kind: type) -> str:
     return f"{name}_{count}" if count else name
 
 
-def reset_names() -> None:
-    """Begin to count names anew."""
-    with _lock:
-        _used.clear()
-
-
 def by_name(what: str, known: Mapping[str, T], name: Any) -> T:
     """The entry of that name.
 
