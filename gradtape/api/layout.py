@@ -7,9 +7,9 @@ from typing import Any, Literal
 import numpy as np
 
 from gradtape.api.arguments import axes, full_shape, integer, integers, one_axis, pairs, same_rank
-from gradtape.api.elementwise import conj, where
+from gradtape.api.elementwise import conj, identity, where
 from gradtape.ir.errors import InvalidArgumentError
-from gradtape.ir.shapes import shape_text
+from gradtape.ir.shapes import TensorShape, broadcast, shape_text
 from gradtape.ops import layout as ops
 from gradtape.ops.indexing import GATHER
 from gradtape.runtime import convert as conversion
@@ -18,7 +18,7 @@ from gradtape.runtime.convert import convert, convert_all
 from gradtape.runtime.dispatch import binary, execute, unary
 from gradtape.runtime.operators import operand
 from gradtape.runtime.subscript import positions
-from gradtape.runtime.tensor import Tensor
+from gradtape.runtime.tensor import Tensor, from_array
 
 
 def reshape(tensor: Any, shape: Any, name: str | None = None) -> Tensor:
@@ -94,6 +94,54 @@ def broadcast_to(input: Any, shape: Any, name: str | None = None) -> Tensor:
      [1 2]]
     """
     return unary(ops.BROADCAST_TO.bind(shape=integers(shape, "shape")), convert(input))
+
+
+def broadcast_static_shape(shape_x: Any, shape_y: Any) -> TensorShape:
+    """The shape that two shapes broadcast to, where unknown dimensions stay unknown.
+
+    Raises:
+      ValueError: shapes that do not broadcast.
+
+    >>> import gradtape as tf
+    >>> tf.broadcast_static_shape(tf.TensorShape([1, 2, 3]), tf.TensorShape([4, 1]))
+    Traceback (most recent call last):
+    ValueError: Incompatible shapes for broadcasting: (1, 2, 3) and (4, 1): 2 and 4 do not broadcast
+    >>> tf.broadcast_static_shape(tf.TensorShape([2, 3]), tf.TensorShape([4, 1, 3]))
+    TensorShape([4, 2, 3])
+    """
+    x, y = TensorShape(shape_x), TensorShape(shape_y)
+    try:
+        return TensorShape(broadcast(x.dims_or_none, y.dims_or_none))
+    except ValueError as e:
+        raise ValueError(f"Incompatible shapes for broadcasting: {x} and {y}: {e}") from None
+
+
+def broadcast_dynamic_shape(shape_x: Any, shape_y: Any) -> Tensor:
+    """The shape that two shapes broadcast to, from tensors of integers to one.
+
+    Raises:
+      InvalidArgumentError: shapes that do not broadcast.
+
+    >>> import gradtape as tf
+    >>> print(tf.broadcast_dynamic_shape([2, 3], [4, 1, 3]).numpy())
+    [4 2 3]
+    """
+    x, y = convert_all([shape_x, shape_y])
+    try:
+        dims = broadcast(integers(x, "shape_x"), integers(y, "shape_y"))
+    except ValueError as e:
+        raise InvalidArgumentError(f"`broadcast_dynamic_shape`: incompatible shapes, {e}.") from None
+    return from_array(np.array(dims, x.dtype.numpy_dtype))
+
+
+def identity_n(input: Any, name: str | None = None) -> list[Tensor]:
+    """Each tensor of a list, as a new tensor with the same value.
+
+    >>> import gradtape as tf
+    >>> [t.numpy().tolist() for t in tf.identity_n([tf.constant([1, 2]), tf.constant(3)])]
+    [[1, 2], 3]
+    """
+    return [identity(t) for t in input]
 
 
 def concat(values: Any, axis: Any, name: str = "concat") -> Tensor:

@@ -14,10 +14,12 @@ from gradtape.api.elementwise import (
     tanh,
 )
 from gradtape.api.elementwise import silu as swish
+from gradtape.api.embedding import (
+    embedding_lookup,
+)
 from gradtape.api.rows import (
     batch_normalization,
     bias_add,
-    embedding_lookup,
     l2_loss,
     l2_normalize,
     log_softmax,

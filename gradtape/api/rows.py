@@ -6,7 +6,6 @@ from typing import Any
 
 from gradtape.api.arguments import one_axis
 from gradtape.api.elementwise import cast, maximum, rsqrt, square
-from gradtape.api.indexing import gather
 from gradtape.api.reductions import reduce_mean, reduce_sum
 from gradtape.ir.dtypes import float32
 from gradtape.ir.errors import InvalidArgumentError
@@ -145,13 +144,3 @@ def batch_normalization(
         factor = factor * operand(scale, dtype)
     centred = (t - operand(mean, dtype)) * factor
     return centred if offset is None else centred + operand(offset, dtype)
-
-
-def embedding_lookup(params: Any, ids: Any, max_norm: Any = None, name: str | None = None) -> Tensor:
-    """The rows of a table at integer positions.
-
-    >>> import gradtape as tf
-    >>> print(tf.nn.embedding_lookup([[1.0], [2.0]], [1, 1, 0]).numpy().tolist())
-    [[2.0], [2.0], [1.0]]
-    """
-    return gather(params, ids, axis=0)
