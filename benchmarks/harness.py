@@ -173,9 +173,9 @@ class Pace:
     """How long to measure: until each program has `enough` quiet slices, but no more than `most` rounds. `wake`: one
     call before each slice, untimed, for threads and caches; programs that run in a fresh process need none."""
 
-    seconds: float = 0.03  # of one slice
-    enough: int = 30
-    most: int = 120
+    seconds: float = 0.01  # of one slice: short enough to lie between two turns of other processes
+    enough: int = 40
+    most: int = 300
     wake: bool = True
 
     def __post_init__(self) -> None:
