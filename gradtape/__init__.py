@@ -9,7 +9,7 @@
 """
 
 from gradtape import keras, version
-from gradtape.api import autodiff, dtypes, errors, linalg, math, nn, random
+from gradtape.api import autodiff, dtypes, errors, image, linalg, math, nn, random
 from gradtape.api.clipping import (
     clip_by_global_norm,
     clip_by_norm,
@@ -274,6 +274,7 @@ __all__ = [
     "hvp",
     "identity",
     "identity_n",
+    "image",
     "int16",
     "int32",
     "int64",
