@@ -13,7 +13,8 @@ from gradtape.runtime.tensor import Tensor
 from gradtape.runtime.trace import Tracer
 from gradtape.transforms.rows.builder import Builder
 from gradtape.transforms.rows.leaving import dense
-from gradtape.transforms.vectorize import Item, free, lifted, vectorized
+from gradtape.transforms.rows.terms import Item
+from gradtape.transforms.vectorize import free, lifted, vectorized
 
 MAX_GRAPHS = 512
 

@@ -18,13 +18,14 @@ from gradtape.ops.placement import Assemble, Product
 from gradtape.ops.pointwise import Pointwise
 from gradtape.ops.reduction import Reduction, reduced
 from gradtape.ops.structural import Structural
-from gradtape.transforms.rows import moves
+from gradtape.transforms.rows import loops, moves
 from gradtape.transforms.rows.builder import Builder
 from gradtape.transforms.rows.leaving import dense
 from gradtape.transforms.rows.letters import Axis, Letter, Pair, chosen, pair, whole
 from gradtape.transforms.rows.sums import added, settled
 from gradtape.transforms.rows.terms import (
     Factor,
+    Item,
     Rows,
     Term,
     align,
@@ -37,8 +38,6 @@ from gradtape.transforms.rows.terms import (
     rows_of,
     taken,
 )
-
-Item = Value | Rows
 
 
 class NotVectorizable(Exception):
@@ -301,16 +300,31 @@ def _follow(b: Builder, v: Rows, way: Sequence[m.Move]) -> Rows:
 
 
 def _opaque(b: Builder, node: Node, operands: list[Item]) -> Sequence[Item]:
-    """Rows are loop axes in front: the op runs on all rows written out."""
+    """Where the op is linear in the operand that varies, structure along its loop axes stays; else all rows are
+    written out and become loop axes in front."""
     op = node.step.op
     assert isinstance(op, Structural | Opaque)
+    varying = [i for i, x in enumerate(operands) if isinstance(x, Rows)]
+    if isinstance(op, Opaque) and len(varying) == 1 and len(node.outputs) == 1 and loops.is_linear(node, varying[0]):
+        return [loops.along(b, node, operands, varying[0])]
     rows = _rows(operands)
-    shift = getattr(op, "shift", None)
-    if shift is None:
-        raise NotVectorizable(op.name, "it does not say how it runs with more axes in front.")
-    step = op.bind(**shift(node.step.params, len(rows)))
+    step = op.bind(**_shifted(op, node.step.params, len(rows)))
     wide = [dense(b, lifted(b, x, rows)) for x in operands]
+    if isinstance(op, Opaque) and op.shift is None:
+        shapes = loops.loops_aligned(op, [_shape(x) for x in operands])
+        wide = [b.reshape(v, (*rows, *s)) for v, s in zip(wide, shapes, strict=True)]
     return [free(b, v, rows) for v in b.apply(step, wide)]
+
+
+def _shifted(op: Structural | Opaque, params: dict[str, Any], count: int) -> dict[str, Any]:
+    """Parameters for operands with more loop axes in front; an op without axes among them needs no change."""
+    shift = getattr(op, "shift", None)
+    if shift is not None:
+        moved: dict[str, Any] = shift(params, count)
+        return moved
+    if {"axis", "axes", "batch_dims", "shape", "perm"} & set(params) or isinstance(op, Structural):
+        raise NotVectorizable(op.name, "it does not say how it runs with more axes in front.")
+    return params
 
 
 def _composite(b: Builder, node: Node, operands: list[Item]) -> Sequence[Item]:

@@ -50,6 +50,9 @@ class Rows:
     dtype: DType
 
 
+Item = Value | Rows  # what an op is given: something that is one for all rows, or rows
+
+
 def rows_of(terms: Iterable[Term | None], rows: Sequence[int], shape: Sequence[int], dtype: DType) -> Rows:
     """Terms that may have become empty (None: a letter of size 0)."""
     return Rows(tuple(t for t in terms if t is not None), tuple(rows), tuple(shape), dtype)
