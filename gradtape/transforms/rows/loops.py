@@ -100,8 +100,10 @@ def _through(
         for k, x in enumerate(operands)
         if k != i and isinstance(x, Value)
     }
+    own_cores = {c for _, tail in others.values() for c in tail}
     loops = [c for c in host.letters if c not in inner]
-    loops += [c for f, _ in others.values() for c in f.letters if c not in loops and c not in others_core(others)]
+    loops += [c for f, _ in others.values() for c in f.letters if c not in own_cores]
+    loops = list(dict.fromkeys(loops))
     arrays = []
     for k, x in enumerate(node.inputs):
         factor, tail = (host, inner) if k == i else others[k]
@@ -116,11 +118,6 @@ def _through(
     result = Factor(value, (*loops, *letters))
     kept = [f for f in t.factors if all(f is not h for h in hosts)]
     return Term((*kept, result), t.rows, _interleaved(loop_axes, new, made))
-
-
-def others_core(others: dict[int, tuple[Factor, list[Letter]]]) -> set[Letter]:
-    """The core letters of all other operands."""
-    return {c for _, core in others.values() for c in core}
 
 
 def _of_loops(b: Builder, x: Value, loop_axes: Sequence[Axis], core: Sequence[int]) -> tuple[Factor, list[Letter]]:
