@@ -133,6 +133,8 @@ def _array(value: Any, dtype: DType | None) -> Tensor:
         return _strings(value, array, dtype)
     own = of_numpy(array.dtype)
     python = not isinstance(value, np.ndarray | np.generic) and _is_python(value)
+    if python and own.is_floating and array.size and abs(array).max() >= 2.0**63 and _all_integers(value):
+        raise _out_of_range(value, dtype or int32)  # NumPy has taken floats, as no integers hold them all
     if python:
         own = _python_dtype(array, own)
     wanted = dtype or own
@@ -151,6 +153,10 @@ def _is_python(value: Any) -> bool:
     if isinstance(value, list | tuple):
         return all(_is_python(v) for v in value)
     return type(value) in _PYTHON
+
+
+def _all_integers(value: Any) -> bool:
+    return all(map(_all_integers, value)) if isinstance(value, list | tuple) else type(value) is int
 
 
 def _python_dtype(array: Any, own: DType) -> DType:

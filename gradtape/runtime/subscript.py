@@ -99,11 +99,18 @@ def _expanded(parts: tuple[Any, ...], x: Tensor) -> list[Any]:
 
 def _integer(part: Any) -> int:
     if isinstance(part, bool) or getattr(part, "dtype", None) == bool_:
-        raise TypeError(f"A bool is no index, got {part!r}. To pick by a mask use `tf.boolean_mask(x, mask)`.")
+        raise TypeError(f"A bool is no index, got {_named(part)}. To pick by a mask use `tf.boolean_mask(x, mask)`.")
     try:
         return int(part.__index__())
     except (AttributeError, TypeError):
         raise TypeError(
             "Only integers, slices (`:`), ellipsis (`...`), tf.newaxis (`None`) and scalar tf.int32/tf.int64 tensors "
-            f"are valid indices, got {part!r}. To pick several positions use `tf.gather(x, indices)`."
+            f"are valid indices, got {_named(part)}. To pick several positions use `tf.gather(x, indices)`."
         ) from None
+
+
+def _named(part: Any) -> str:
+    """An index in few words."""
+    if hasattr(part, "dtype") and hasattr(part, "shape"):
+        return f"{type(part).__name__} of shape {part.shape} and dtype {getattr(part.dtype, 'name', part.dtype)}"
+    return repr(part)
