@@ -30,7 +30,8 @@ from gradtape.ops.structural import Structural
 from tests.op_table.opaque_reference import OPAQUE
 from tests.op_table.placement_reference import assembled
 from tests.op_table.scalar_reference import INF, MP, NAN, exact, scalar
-from tests.op_table.window_reference import WHOLE, patches_source
+from tests.op_table.structural_reference import SOURCES, moved
+from tests.op_table.window_reference import WHOLE
 
 Places = tuple[int, ...]
 
@@ -62,7 +63,7 @@ def evaluate(step: Step, operands: Sequence[Any], shape: Places, dtype: DType) -
         return _reduction(op, operands[0], shape, dtype, step.params)
     if isinstance(op, Structural):
         source = _known(SOURCES, op.name, "SOURCES")
-        return filled(shape, lambda at: _moved(source(at, operands, step.params), operands))
+        return filled(shape, lambda at: moved(source(at, operands, step.params), operands))
     if isinstance(op, Contraction):
         return _contraction(operands, shape, step.params["subscripts"])
     if isinstance(op, Composite):
@@ -139,77 +140,6 @@ def _reduction(op: Reduction, x: Any, shape: Places, dtype: DType, params: Mappi
     reduce = _known(REDUCERS, op.name, "REDUCERS")
     return filled(shape, lambda at: reduce(lists[at], dtype))
 
-
-# ------------------------------------------------------------------ structural ops: where an element comes from
-
-Source = tuple[int, Places] | None  # which operand and where; None: a zero
-
-
-def _moved(source: Source, operands: Sequence[Any]) -> Any:
-    return 0 if source is None else operands[source[0]][source[1]]
-
-
-def _in_row_major_order(at: Places, operands: Sequence[Any], params: Mapping[str, Any]) -> Source:
-    number = functools.reduce(lambda n, ik: n * ik[1] + ik[0], zip(at, params["shape"]), 0)
-    place = []
-    for n in reversed(operands[0].shape):
-        number, k = divmod(number, n)
-        place.append(k)
-    return 0, tuple(reversed(place))
-
-
-def _repeated(at: Places, operands: Sequence[Any], params: Mapping[str, Any]) -> Source:
-    shape = operands[0].shape
-    return 0, tuple(0 if n == 1 else k for k, n in zip(at[len(at) - len(shape) :], shape))
-
-
-def _cut(at: Places, operands: Sequence[Any], params: Mapping[str, Any]) -> Source:
-    place = list(at)
-    for axis, begin, stride in zip(params["axes"], operands[1], params["strides"]):
-        place[axis] = begin + stride * at[axis]
-    return 0, tuple(place)
-
-
-def _uncut(at: Places, operands: Sequence[Any], params: Mapping[str, Any]) -> Source:
-    place = list(at)
-    for axis, begin, stride in zip(params["axes"], operands[1], params["strides"]):
-        place[axis], rest = divmod(at[axis] - begin, stride)
-        if rest or not 0 <= place[axis] < operands[0].shape[axis]:
-            return None
-    return 0, tuple(place)
-
-
-def _padded(at: Places, operands: Sequence[Any], params: Mapping[str, Any]) -> Source:
-    place = tuple(k - low for k, low in zip(at, params["low"]))
-    return (0, place) if all(0 <= k < n for k, n in zip(place, operands[0].shape)) else None
-
-
-def _joined(at: Places, operands: Sequence[Any], params: Mapping[str, Any]) -> Source:
-    axis, place = params["axis"], list(at)
-    for i, x in enumerate(operands):
-        if place[axis] < x.shape[axis]:
-            return i, tuple(place)
-        place[axis] -= x.shape[axis]
-    raise IndexError(at)
-
-
-def _reversed(at: Places, operands: Sequence[Any], params: Mapping[str, Any]) -> Source:
-    return 0, tuple(n - 1 - k if i in params["axes"] else k for i, (k, n) in enumerate(zip(at, operands[0].shape)))
-
-
-SOURCES: dict[str, Callable[[Places, Sequence[Any], Mapping[str, Any]], Source]] = {
-    "broadcast_to": _repeated,
-    "concat": _joined,
-    "diagonal": lambda at, operands, params: (0, (*at, at[-1])),
-    "pad": _padded,
-    "patches": patches_source,
-    "reshape": _in_row_major_order,
-    "reverse": _reversed,
-    "slice": _cut,
-    "transpose": lambda at, operands, params: (0, tuple(at[params["perm"].index(k)] for k in range(len(at)))),
-    "undiagonal": lambda at, operands, params: (0, at[:-1]) if at[-1] == at[-2] else None,
-    "unslice": _uncut,
-}
 
 # ------------------------------------------------------------------ contractions and composites
 
