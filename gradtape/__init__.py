@@ -9,7 +9,7 @@
 """
 
 from gradtape import keras, version
-from gradtape.api import autodiff, dtypes, errors, image, linalg, math, nn, random
+from gradtape.api import autodiff, dtypes, errors, image, linalg, math, nn, random, signal
 from gradtape.api.clipping import (
     clip_by_global_norm,
     clip_by_norm,
@@ -333,6 +333,7 @@ __all__ = [
     "shape",
     "sigmoid",
     "sign",
+    "signal",
     "sin",
     "sinh",
     "size",

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradtape.ops.layout import DIAGONAL
-from gradtape.ops.reductions import REDUCE_SUM
 from gradtape.runtime import contract
 from gradtape.runtime.convert import convert, convert_all
-from gradtape.runtime.dispatch import unary
 from gradtape.runtime.tensor import Tensor
 
 
@@ -98,24 +95,3 @@ def tensordot(a: Any, b: Any, axes: Any, name: str | None = None) -> Tensor:
     """
     x, y = convert_all([a, b])
     return contract.tensordot(x, y, axes)
-
-
-def diag_part(input: Any, name: str = "diag_part") -> Tensor:
-    """The diagonals of matrices (..., n, n).
-
-    >>> import gradtape as tf
-    >>> print(tf.linalg.diag_part([[1.0, 2.0], [3.0, 4.0]]).numpy())
-    [1. 4.]
-    """
-    return unary(DIAGONAL.bind(), convert(input))
-
-
-def trace(x: Any, name: str | None = None) -> Tensor:
-    """The sums of the diagonals of matrices (..., n, n).
-
-    >>> import gradtape as tf
-    >>> print(tf.linalg.trace([[1.0, 2.0], [3.0, 4.0]]).numpy())
-    5.0
-    """
-    d = diag_part(x)
-    return unary(REDUCE_SUM.bind(axes=(d.ndim - 1,), keepdims=False), d)
