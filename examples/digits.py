@@ -8,9 +8,13 @@ python examples/digits.py --help
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
+
+# Before NumPy is loaded: products of this size gain little from a second thread, and wait for it on a busy machine.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 from tqdm import tqdm
