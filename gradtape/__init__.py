@@ -192,12 +192,13 @@ from gradtape.runtime.indexed_slices import IndexedSlices
 from gradtape.runtime.structured import Jacobian
 from gradtape.runtime.tensor import Tensor
 from gradtape.runtime.variable import Variable
-from gradtape.tape import GradientTape, UnconnectedGradients
+from gradtape.tape import BatchDependenceWarning, GradientTape, UnconnectedGradients
 from gradtape.version import __version__
 
 newaxis = None
 
 __all__ = [
+    "BatchDependenceWarning",
     "DType",
     "GradientTape",
     "IndexedSlices",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import warnings
 from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Any
@@ -19,7 +20,7 @@ from gradtape.runtime.backward import gradients
 from gradtape.runtime.convert import convert, converters
 from gradtape.runtime.dispatch import execute, unary
 from gradtape.runtime.hessian import hessian_blocks
-from gradtape.runtime.jacobian import MODES, batch_looped, jacobians, looped, zeros_of
+from gradtape.runtime.jacobian import MODES, batch_looped, independence, jacobians, looped, zeros_of
 from gradtape.runtime.record import Recorder
 from gradtape.runtime.state import STATE
 from gradtape.runtime.structured import JacobianPlan, structured_program
@@ -27,6 +28,7 @@ from gradtape.runtime.structured import structured as structured_of
 from gradtape.runtime.tensor import Tensor, wrap
 from gradtape.runtime.variable import Variable
 from gradtape.transforms.differentiate import filled_step
+from gradtape.transforms.independence import Verdict
 
 
 class UnconnectedGradients(enum.Enum):
@@ -34,6 +36,10 @@ class UnconnectedGradients(enum.Enum):
 
     NONE = "none"
     ZERO = "zero"
+
+
+class BatchDependenceWarning(UserWarning):
+    """Examples of a batch depend on each other, or may do so, where `batch_jacobian` takes them for independent."""
 
 
 class GradientTape:
@@ -335,6 +341,8 @@ class GradientTape:
         unconnected_gradients: Any = UnconnectedGradients.NONE,
         parallel_iterations: int | None = None,
         experimental_use_pfor: bool = True,
+        *,
+        on_dependence: str = "warn",
     ) -> Any:
         """The Jacobians of each example of a batch: `target[i]` with respect to `source[i]`, stacked.
 
@@ -348,8 +356,14 @@ class GradientTape:
           parallel_iterations: accepted for compatibility; a positive number.
           experimental_use_pfor: False computes one gradient per element of an example, one after the other.
 
+          on_dependence: what happens where examples are not independent, or where that cannot be proved: "warn",
+            "error" or "ignore".
+
         Returns:
           A tensor of shape (batch, target's other dimensions, source's other dimensions).
+
+        Warns:
+          BatchDependenceWarning: naming the op at which examples meet, or because of which nothing could be proved.
 
         Raises:
           ValueError: shapes without a common first dimension, or of fewer than two; a target that this tape has
@@ -377,12 +391,12 @@ class GradientTape:
         of = _target(target)
         ((x,), _) = _sources(source)
         _check_batch(of, x)
-        result = self._batch_jacobian(of, x, bool(experimental_use_pfor))
+        result = self._batch_jacobian(of, x, bool(experimental_use_pfor), on_dependence)
         if not self._persistent:
             self._finish()
         return result
 
-    def _batch_jacobian(self, target: Any, source: Any, at_once: bool) -> Tensor:
+    def _batch_jacobian(self, target: Any, source: Any, at_once: bool, on_dependence: str) -> Tensor:
         slots: dict[int, int] = self._recorder.slots if self._recorder else {}
         slot, asked = slots.get(target._id, 0), slots.get(source._id, 0)
         if slot <= 0 or self._recorder is None:
@@ -393,6 +407,7 @@ class GradientTape:
         shape = (*target._aval.dims, *source._aval.dims[1:])
         found: Tensor | None = None
         if asked > 0 and target._aval.size:
+            _report(independence(self._recorder, slot, asked), on_dependence)
             if at_once:
                 (found,) = jacobians(self._recorder, slot, [asked], batch=True)
             else:
@@ -503,6 +518,20 @@ def _check_batch(target: Any, source: Any) -> None:
         raise ValueError(
             f"Need first dimension of target shape ({target.shape}) and source shape ({source.shape}) to match."
         )
+
+
+def _report(verdict: Verdict, on_dependence: str) -> None:
+    if on_dependence not in ("warn", "error", "ignore"):
+        raise ValueError(f"`on_dependence` should be 'warn', 'error' or 'ignore', got {on_dependence!r}.")
+    if verdict.kind == "proved" or on_dependence == "ignore":
+        return
+    text = (
+        f"In `batch_jacobian` {verdict}: what an example owes to others is added to its block. Use `jacobian` for all "
+        'blocks, or `on_dependence="ignore"` where this is meant.'
+    )
+    if on_dependence == "error":
+        raise ValueError(text)
+    warnings.warn(text, BatchDependenceWarning, stacklevel=4)
 
 
 def _no_rows(target: Any, source: Any) -> Tensor:

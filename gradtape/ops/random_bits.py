@@ -20,18 +20,26 @@ ROUNDS = 10
 
 
 def philox(xp: Any, key: tuple[int, int], counter: tuple[int, int], count: int) -> Any:
-    """`count` words of 32 bits: block i encrypts the 128-bit counter (i, counter) under the key."""
-    blocks = -(-count // 4)
-    index = xp.arange(blocks, dtype=xp.uint64)
-    c0, c1 = index & LOW, index >> 32
-    c2, c3 = xp.full(blocks, counter[0], xp.uint64), xp.full(blocks, counter[1], xp.uint64)
+    """`count` words of 32 bits: those of blocks 0, 1, 2, ..."""
+    index = xp.arange(-(-count // 4), dtype=xp.uint64)
+    return xp.stack(blocks(xp, key, counter, index), axis=1).reshape(-1)[:count].astype(xp.uint32)
+
+
+def blocks(xp: Any, key: tuple[int, int], counter: tuple[int, int], index: Any) -> list[Any]:
+    """Four words (below 2³², as uint64) for each block: block i encrypts the 128-bit counter (i, counter) under
+    the key."""
+    return rounds((index & LOW, index >> 32, xp.full_like(index, counter[0]), xp.full_like(index, counter[1])), key)
+
+
+def rounds(counter: tuple[Any, Any, Any, Any], key: tuple[int, int]) -> list[Any]:
+    """Four words of counter encrypted: arrays of uint64 or Python integers, all below 2³²."""
+    c0, c1, c2, c3 = counter
     k0, k1 = key
     for _ in range(ROUNDS):
         p0, p1 = c0 * M0, c2 * M1  # 32 x 32 bits fit in 64
         c0, c1, c2, c3 = (p1 >> 32) ^ c1 ^ k0, p1 & LOW, (p0 >> 32) ^ c3 ^ k1, p0 & LOW
         k0, k1 = (k0 + W0) & LOW, (k1 + W1) & LOW
-    words = xp.stack([c0, c1, c2, c3], axis=1).reshape(-1)[:count]
-    return words.astype(xp.uint32)
+    return [c0, c1, c2, c3]
 
 
 def _value(xp: Any, state: Any, shape: tuple[int, ...]) -> Any:

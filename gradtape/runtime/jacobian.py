@@ -21,6 +21,7 @@ from gradtape.runtime.rules import by_structure, inlined, traced_rule
 from gradtape.runtime.tensor import Tensor, wrap
 from gradtape.transforms.cost import cost
 from gradtape.transforms.differentiate import leaves, pull_back
+from gradtape.transforms.independence import Verdict, batch_verdict
 from gradtape.transforms.rows.builder import Builder
 from gradtape.transforms.rows.leaving import dense
 from gradtape.transforms.rows.letters import whole
@@ -28,6 +29,7 @@ from gradtape.transforms.rows.terms import Rows, Term, rows_of, seed
 from gradtape.transforms.simplify import simplify
 from gradtape.transforms.vectorize import lifted, swapped, vectorize
 
+PROVED = Verdict("proved")
 MODES = ("auto", "reverse", "forward")
 
 
@@ -40,6 +42,7 @@ class RowsProgram:
     compiled: CompiledGraph | None
     results: list[int | None]
     rules: tuple[int, ...] = ()
+    verdict: Verdict = PROVED  # of a batch Jacobian
     used: bool = False
 
 
@@ -67,6 +70,20 @@ def build(end: TrieNode, target: int, sources: tuple[int, ...], batch: bool, mod
         return RowsProgram([], None, [], backward.rules)
     graphs = [backward.jacobian(i, batch, mode) for i in range(len(sources))]
     return _program(backward.path, graphs, [], CompiledGraph)
+
+
+def independence(recorder: Recorder, target: int, source: int) -> Verdict:
+    """Whether examples of a target slot depend on their own example of a source slot alone."""
+    key = ("independence", target, source)
+    program: Any = PROGRAMS.find(recorder.node, key, functools.partial(_judged, recorder.node, target, source))
+    verdict: Verdict = program.verdict
+    return verdict
+
+
+def _judged(end: TrieNode, target: int, source: int) -> Any:
+    path = Path(end, {})
+    verdict = batch_verdict(path.nodes, path.values[source], path.values[target])
+    return RowsProgram([], None, [], verdict=verdict)
 
 
 def _program(path: Path, graphs: list[Value | None], captured: list[Value], compiler: Any) -> RowsProgram:

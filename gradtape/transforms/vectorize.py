@@ -268,7 +268,7 @@ def _moved(b: Builder, node: Node, operands: list[Item]) -> Sequence[Item]:
     if any(isinstance(x, Rows) for x in operands[len(ways) :]):
         raise NotVectorizable(op.name, "its positions differ from row to row.")
     rows = _rows(operands)
-    parts = [_follow(b, lifted(b, x, rows), way) for x, way in zip(operands, ways, strict=False)]
+    parts = [follow(b, lifted(b, x, rows), way) for x, way in zip(operands, ways, strict=False)]
     return [parts[0] if len(parts) == 1 else added(b, parts)]
 
 
@@ -276,7 +276,7 @@ def _placeholders(operands: Sequence[Item], node: Node) -> tuple[Value, ...]:
     return tuple(x if isinstance(x, Value) else v for x, v in zip(operands, node.inputs, strict=True))
 
 
-def _follow(b: Builder, v: Rows, way: Sequence[m.Move]) -> Rows:
+def follow(b: Builder, v: Rows, way: Sequence[m.Move]) -> Rows:
     for step in way:
         match step:
             case m.Reshape(shape):

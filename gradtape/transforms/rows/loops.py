@@ -59,6 +59,20 @@ def _core_axes(node: Node, count: int, rank: int) -> list[int]:
     return list(range(rank - count, rank))
 
 
+def core_positions(node: Node, i: int) -> tuple[list[int], list[int]]:
+    """The core axes of operand i and of the first result.
+
+    Raises:
+      ValueError: the signature does not say where they stand."""
+    op = node.step.op
+    assert isinstance(op, Opaque)
+    counts, results = _cores(op, len(node.inputs))
+    if len(counts) != len(node.inputs) or "batch_dims" in node.step.params:
+        raise ValueError(op.name)
+    rank = len(node.inputs[i].aval.dims)
+    return _core_axes(node, counts[i], rank), _core_axes(node, results[0], len(node.outputs[0].aval.dims))
+
+
 def along(b: Builder, node: Node, operands: Sequence[Item], i: int) -> Rows:
     """The op on rows in operand i, all other operands being one for all rows."""
     op = node.step.op

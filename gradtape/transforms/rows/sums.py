@@ -44,6 +44,15 @@ def added(b: Builder, values: Sequence[Rows]) -> Rows:
     return settled(b, rows_of(terms, first.rows, first.shape, first.dtype))
 
 
+def union(b: Builder, values: Sequence[Rows]) -> Rows:
+    """Rows of which only the places count: terms of equal places once."""
+    terms: list[Term] = []
+    for t in (t for v in values for t in v.terms):
+        if all(_matched(b, s, t) is None for s in terms):
+            terms.append(t)
+    return replace(values[0], terms=tuple(terms))
+
+
 def settled(b: Builder, v: Rows) -> Rows:
     """Written out where the terms stopped paying: too many of them, or more numbers than the dense array has."""
     if len(v.terms) < 2:
