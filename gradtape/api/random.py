@@ -2,92 +2,54 @@
 
 from __future__ import annotations
 
-import itertools
-import math
-import secrets
-import threading
 from typing import Any
 
 import numpy as np
 
-from gradtape.api.arguments import integers
-from gradtape.api.elementwise import cast, cos, log, sqrt
+from gradtape.api import draws
+from gradtape.api.arguments import integer, integers
+from gradtape.api.generators import Generator, get_global_generator, set_global_generator
 from gradtape.api.indexing import gather
-from gradtape.ir.aval import aval
-from gradtape.ir.dtypes import DType, as_dtype, float32, float64, uint64
-from gradtape.ir.errors import InvalidArgumentError
-from gradtape.ops.random_bits import RANDOM_BITS
-from gradtape.runtime.contract import reshape
-from gradtape.runtime.convert import convert
-from gradtape.runtime.dispatch import execute
-from gradtape.runtime.operators import operand
-from gradtape.runtime.tensor import Tensor, wrap
+from gradtape.api.seeds import SEEDS, set_seed
+from gradtape.api.stateless import (
+    fold_in,
+    split,
+    stateless_categorical,
+    stateless_gamma,
+    stateless_normal,
+    stateless_poisson,
+    stateless_truncated_normal,
+    stateless_uniform,
+)
+from gradtape.ir.dtypes import as_dtype, float32, int64
+from gradtape.ir.errors import UnimplementedError
+from gradtape.ir.shapes import broadcast
+from gradtape.runtime.convert import convert, convert_all
+from gradtape.runtime.state import STATE
+from gradtape.runtime.subscript import positions
+from gradtape.runtime.tensor import Tensor
 
-MASK = (1 << 64) - 1
-
-
-class _Global:
-    """The global seed and how many draws were made under it."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.reset(None)
-
-    def reset(self, seed: int | None) -> None:
-        with self.lock:
-            self.key = secrets.randbits(64) if seed is None else seed & MASK
-            self.draws = itertools.count()
-
-    def next(self, seed: int | None) -> tuple[int, int]:
-        """The key and counter of the next draw; an op's own seed is mixed into the key."""
-        with self.lock:
-            counter = next(self.draws)
-        key = self.key if seed is None else (self.key ^ (seed * 0x9E3779B97F4A7C15)) & MASK
-        return key, counter
-
-
-_GLOBAL = _Global()
-
-
-def set_seed(seed: int) -> None:
-    """Make what follows repeatable: the same seed, then the same calls, give the same numbers.
-
-    >>> import gradtape as tf
-    >>> tf.random.set_seed(7)
-    >>> first = tf.random.uniform([3])
-    >>> tf.random.set_seed(7)
-    >>> bool(tf.reduce_all(first == tf.random.uniform([3])))
-    True
-    """
-    _GLOBAL.reset(int(seed))
-
-
-def _bits(shape: tuple[int, ...], state: tuple[int, int]) -> Tensor:
-    key = wrap(np.array(state, np.uint64), aval((2,), uint64))
-    result: Tensor = execute(RANDOM_BITS.bind(shape=shape), (key,))
-    return result
-
-
-def _unit(shape: tuple[int, ...], dtype: DType, state: tuple[int, int]) -> Tensor:
-    """Uniform numbers in [0, 1): 24 random bits each, or 53 for float64."""
-    if dtype is float64:
-        words = _bits((2, *shape), state)
-        return cast(words[0], float64) * 2.0**-32 + cast(words[1] // np.uint32(2048), float64) * 2.0**-53
-    return cast(_bits(shape, state) // np.uint32(256), float32) * 2.0**-24
-
-
-def _normal(shape: tuple[int, ...], dtype: DType, state: tuple[int, int]) -> Tensor:
-    """Standard normal numbers by the method of Box and Muller."""
-    wide = float64 if dtype is float64 else float32
-    u = _unit((2, *shape), wide, state)
-    return sqrt(-2.0 * log(1.0 - u[0])) * cos(2.0 * math.pi * u[1])
-
-
-def _floating(dtype: Any) -> DType:
-    wanted = as_dtype(dtype)
-    if not wanted.is_floating:
-        raise InvalidArgumentError(f"Random normal numbers have a floating dtype, got {wanted.name}.")
-    return wanted
+__all__ = [
+    "Generator",
+    "categorical",
+    "fold_in",
+    "gamma",
+    "get_global_generator",
+    "normal",
+    "poisson",
+    "set_global_generator",
+    "set_seed",
+    "shuffle",
+    "split",
+    "stateless_categorical",
+    "stateless_gamma",
+    "stateless_normal",
+    "stateless_poisson",
+    "stateless_truncated_normal",
+    "stateless_uniform",
+    "truncated_normal",
+    "uniform",
+]
 
 
 def normal(
@@ -98,22 +60,25 @@ def normal(
     seed: int | None = None,
     name: str | None = None,
 ) -> Tensor:
-    """Normally distributed numbers.
+    """Normally distributed numbers; gradients flow to mean and deviation.
 
     Args:
       shape: of the result.
       mean, stddev: of the distribution; tensors broadcast against the shape.
       dtype: a floating dtype.
-      seed: mixed with the global seed.
+      seed: for a sequence of its own; see `tf.random.set_seed`.
       name: accepted for compatibility.
+
+    Raises:
+      InvalidArgumentError: another dtype.
 
     >>> import gradtape as tf
     >>> tf.random.normal([2, 3]).shape
     TensorShape([2, 3])
     """
-    wanted = _floating(dtype)
-    drawn = cast(_normal(integers(shape, "shape"), wanted, _GLOBAL.next(seed)), wanted)
-    return drawn * operand(stddev, wanted) + operand(mean, wanted)
+    wanted = draws.floating(dtype)
+    drawn = draws.normal(integers(shape, "shape"), wanted, SEEDS.next("normal", seed))
+    return draws.scaled_normal(drawn, mean, stddev)
 
 
 def uniform(
@@ -129,8 +94,8 @@ def uniform(
     Args:
       shape: of the result.
       minval, maxval: the interval; [0, 1) by default, `maxval` is required for integers.
-      dtype: a floating or integer dtype.
-      seed: mixed with the global seed.
+      dtype: a floating or integer dtype; all integers of the interval are equally likely.
+      seed: for a sequence of its own; see `tf.random.set_seed`.
       name: accepted for compatibility.
 
     Raises:
@@ -141,16 +106,14 @@ def uniform(
     True
     """
     wanted, dims = as_dtype(dtype), integers(shape, "shape")
-    state = _GLOBAL.next(seed)
+    source = SEEDS.next("uniform", seed)
     if wanted.is_integer:
-        if maxval is None or int(maxval) <= int(minval):
-            raise ValueError(f"Uniform integers want `minval` < `maxval`, got {minval} and {maxval}.")
-        unit = _unit(dims, float64, state)
-        return cast(unit * float(int(maxval) - int(minval)), wanted) + operand(int(minval), wanted)
-    wanted = _floating(wanted)
-    unit = cast(_unit(dims, wanted, state), wanted)
-    low, high = operand(minval, wanted), operand(1 if maxval is None else maxval, wanted)
-    return unit * (high - low) + low
+        if maxval is None:
+            raise ValueError(f"Must specify `maxval` for integer dtype {wanted.name}.")
+        low, high = integer(minval, "minval"), integer(maxval, "maxval")
+        return draws.integers_between(dims, low, high, wanted, source)
+    drawn = draws.unit(dims, draws.floating(wanted), source)
+    return draws.between(drawn, minval, 1 if maxval is None else maxval)
 
 
 def truncated_normal(
@@ -161,21 +124,113 @@ def truncated_normal(
     seed: int | None = None,
     name: str | None = None,
 ) -> Tensor:
-    """Normally distributed numbers, drawn again where they are more than two deviations from the mean.
+    """Normally distributed numbers, drawn again where they are more than two deviations from the mean. Arguments as
+    for `normal`.
+
+    Raises:
+      InvalidArgumentError: a dtype that is not floating.
 
     >>> import gradtape as tf
     >>> bool(tf.reduce_all(tf.abs(tf.random.truncated_normal([1000])) <= 2.0))
     True
     """
-    wanted, dims = _floating(dtype), integers(shape, "shape")
-    count = math.prod(dims)
-    drawn = np.zeros(0, np.float64 if wanted is float64 else np.float32)
-    while drawn.size < count:
-        more = np.asarray(_normal((max(16, (count - drawn.size) * 5 // 4),), wanted, _GLOBAL.next(seed)))
-        drawn = np.concatenate([drawn, more[np.abs(more) <= 2.0]])
-    flat = drawn[:count].astype(wanted.numpy_dtype)
-    kept = reshape(wrap(flat, aval((count,), wanted)), dims)
-    return kept * operand(stddev, wanted) + operand(mean, wanted)
+    wanted = draws.floating(dtype)
+    drawn = draws.truncated_normal(integers(shape, "shape"), wanted, SEEDS.next("truncated_normal", seed))
+    return draws.scaled_normal(drawn, mean, stddev)
+
+
+def gamma(
+    shape: Any, alpha: Any, beta: Any = None, dtype: Any = float32, seed: int | None = None, name: str | None = None
+) -> Tensor:
+    """Gamma-distributed numbers. Gradients flow to `beta`; those of `alpha` are not there.
+
+    Args:
+      shape: how many numbers for each pair of alpha and beta.
+      alpha: the shape parameter, above 0.
+      beta: the rate (inverse scale), 1 by default.
+      dtype: a floating dtype.
+      seed: for a sequence of its own; see `tf.random.set_seed`.
+      name: accepted for compatibility.
+
+    Returns:
+      A tensor of shape `shape` + the common shape of alpha and beta.
+
+    Raises:
+      UnimplementedError: a tape watches `alpha`.
+      InvalidArgumentError: a dtype that is not floating.
+
+    >>> import gradtape as tf
+    >>> tf.random.gamma([10], alpha=[0.5, 1.5]).shape
+    TensorShape([10, 2])
+    """
+    wanted = draws.floating(dtype)
+    a, rate = convert_all([alpha, 1.0 if beta is None else beta], wanted)
+    _refuse_gradient(a)
+    dims = (*integers(shape, "shape"), *_common(a, rate))
+    drawn = draws.gamma(dims, np.asarray(a), wanted, SEEDS.next("gamma", seed))
+    return drawn if beta is None else drawn / rate
+
+
+def _common(a: Tensor, b: Tensor) -> tuple[int, ...]:
+    found = broadcast(a._aval.dims, b._aval.dims) or ()
+    return tuple(n for n in found if n is not None)
+
+
+def _refuse_gradient(alpha: Tensor) -> None:
+    if any(r.is_watching(alpha) for r in STATE.recorders):
+        raise UnimplementedError(
+            "The gradient of `tf.random.gamma` with respect to `alpha` is not implemented. If it is not needed, pass "
+            "`tf.stop_gradient(alpha)`, or draw inside `tape.stop_recording()`."
+        )
+
+
+def poisson(shape: Any, lam: Any, dtype: Any = float32, seed: int | None = None, name: str | None = None) -> Tensor:
+    """Poisson-distributed counts; no gradient flows.
+
+    Args:
+      shape: how many numbers for each rate.
+      lam: rates of 0 or more.
+      dtype: a floating or integer dtype.
+      seed: for a sequence of its own; see `tf.random.set_seed`.
+      name: accepted for compatibility.
+
+    Returns:
+      A tensor of shape `shape` + the shape of `lam`.
+
+    >>> import gradtape as tf
+    >>> tf.random.poisson([10], [0.5, 100.0]).shape
+    TensorShape([10, 2])
+    """
+    rate = np.asarray(convert(lam)).astype(np.float64)
+    dims = (*integers(shape, "shape"), *rate.shape)
+    return draws.poisson(dims, rate, as_dtype(dtype), SEEDS.next("poisson", seed))
+
+
+def categorical(
+    logits: Any, num_samples: Any, dtype: Any = None, seed: int | None = None, name: str | None = None
+) -> Tensor:
+    """Categories drawn by unnormalised log probabilities; no gradient flows.
+
+    Args:
+      logits: floating, of shape (batch, categories); a category of -inf is never drawn.
+      num_samples: how many to draw for each row.
+      dtype: of the result, int64 by default.
+      seed: for a sequence of its own; see `tf.random.set_seed`.
+      name: accepted for compatibility.
+
+    Returns:
+      A tensor of shape (batch, num_samples).
+
+    Raises:
+      InvalidArgumentError: logits that are no matrix of floating numbers.
+
+    >>> import gradtape as tf
+    >>> print(tf.random.categorical([[0.0, float("-inf")]], 4).numpy())
+    [[0 0 0 0]]
+    """
+    wanted = int64 if dtype is None else as_dtype(dtype)
+    count = integer(num_samples, "num_samples")
+    return draws.categorical(logits, count, wanted, SEEDS.next("categorical", seed))
 
 
 def shuffle(value: Any, seed: int | None = None, name: str | None = None) -> Tensor:
@@ -186,5 +241,4 @@ def shuffle(value: Any, seed: int | None = None, name: str | None = None) -> Ten
     [1, 2, 3]
     """
     x = convert(value)
-    order = np.argsort(np.asarray(_bits((2, len(x)), _GLOBAL.next(seed))).astype(np.uint64)[0], kind="stable")
-    return gather(x, order)
+    return gather(x, positions(draws.permutation(len(x), SEEDS.next("shuffle", seed))))
