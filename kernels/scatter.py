@@ -1,53 +1,60 @@
-"""Rows combined at positions, as Numba loops on the CPU. Floor: kernels.
+"""Rows combined at positions, as loops on the CPU. Floor: kernels.
 
 All loops are of one form: `out` (batch, n, width), `positions` (batch, k), `rows` (batch, k, width); row i is combined
-with the row of `out` that its position names, in order, so that results do not depend on the number of threads.
-Numba is imported, and a loop compiled, when it is first asked for."""
+with the row of `out` that its position names, in order. Threads share the rows of `out`, so that results do not depend
+on how many there are."""
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
 from typing import Any
 
-Loop = Callable[[Any, Any, Any], None]
+from gradtape.kernels.loops import Loop, loop, share
 
 
-def _add(out: Any, positions: Any, rows: Any) -> None:
+@loop("=x3 i2 x3 n n")
+def _add(out: Any, positions: Any, rows: Any, start: int, stop: int) -> None:
+    if rows.shape[2] == 1:  # no loop over a row's one element
+        for b in range(rows.shape[0]):
+            single, numbers = out[b].reshape(-1), rows[b].reshape(-1)
+            for i in range(len(numbers)):
+                at = positions[b, i]
+                if start <= at < stop:
+                    single[at] += numbers[i]
+        return
     for b in range(rows.shape[0]):
         for i in range(rows.shape[1]):
             at = positions[b, i]
-            for j in range(rows.shape[2]):
-                out[b, at, j] += rows[b, i, j]
+            if start <= at < stop:
+                for j in range(rows.shape[2]):
+                    out[b, at, j] += rows[b, i, j]
 
 
-def _max(out: Any, positions: Any, rows: Any) -> None:
+@loop("=x3 i2 x3 n n")
+def _max(out: Any, positions: Any, rows: Any, start: int, stop: int) -> None:
     for b in range(rows.shape[0]):
         for i in range(rows.shape[1]):
             at = positions[b, i]
-            for j in range(rows.shape[2]):
-                x = rows[b, i, j]
-                if x > out[b, at, j] or x != x:  # NaN wins and stays
-                    out[b, at, j] = x
+            if start <= at < stop:
+                for j in range(rows.shape[2]):
+                    m, x = out[b, at, j], rows[b, i, j]
+                    out[b, at, j] = x if (x > m or x != x) else m  # NaN wins and stays
 
 
-def _min(out: Any, positions: Any, rows: Any) -> None:
+@loop("=x3 i2 x3 n n")
+def _min(out: Any, positions: Any, rows: Any, start: int, stop: int) -> None:
     for b in range(rows.shape[0]):
         for i in range(rows.shape[1]):
             at = positions[b, i]
-            for j in range(rows.shape[2]):
-                x = rows[b, i, j]
-                if x < out[b, at, j] or x != x:
-                    out[b, at, j] = x
+            if start <= at < stop:
+                for j in range(rows.shape[2]):
+                    m, x = out[b, at, j], rows[b, i, j]
+                    out[b, at, j] = x if (x < m or x != x) else m
 
 
 LOOPS: dict[str, Loop] = {"add": _add, "maximum": _max, "minimum": _min}
 
 
-@functools.cache
-def loop(ufunc: str) -> Loop:
-    """The compiled loop that combines as a NumPy ufunc does: "add", "maximum" or "minimum"."""
-    import numba
-
-    compiled: Loop = numba.njit(nogil=True)(LOOPS[ufunc])
-    return compiled
+def combine(ufunc: str, out: Any, positions: Any, rows: Any) -> None:
+    """Combine as a NumPy ufunc does: "add", "maximum" or "minimum". Arrays are in C order, positions int64."""
+    run = LOOPS[ufunc].of(out.dtype)
+    share(out.shape[1], rows.size, lambda start, stop: run(out, positions, rows, start, stop))

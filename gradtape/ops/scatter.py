@@ -12,7 +12,7 @@ import numpy as np
 from gradtape.ir.shapes import size_of
 from gradtape.kernels import scatter as kernels
 
-LARGE = 1 << 17  # elements from which a compiled loop pays for the second that compiling it takes
+LARGE = 1 << 16  # elements from which a compiled loop pays, though Numba must be loaded for it
 
 Shape = tuple[int, ...]
 
@@ -25,8 +25,9 @@ def combined(xp: Any, ufunc: str, start: Any, g: Any, positions: Any, shape: Sha
     here = tuple(range(batch_dims, axis))
     there = tuple(range(batch_dims + inner, axis + inner))
     rows = xp.moveaxis(g, here, there).reshape(b, k, width) if here else g.reshape(b, k, width)
-    out = xp.full((b, shape[axis], width), start, g.dtype)
-    _combine(xp, ufunc)(out, positions.reshape(b, k).astype(xp.int64), rows)
+    full = (b, shape[axis], width)
+    out = xp.full(full, start, g.dtype) if start else xp.zeros(full, g.dtype)
+    _combine(xp, ufunc)(out, positions.reshape(b, k).astype(xp.int64, copy=False), rows)
     out = out.reshape(*batch, shape[axis], *before, *after)
     return xp.moveaxis(out, batch_dims, axis) if here else out
 
@@ -34,7 +35,7 @@ def combined(xp: Any, ufunc: str, start: Any, g: Any, positions: Any, shape: Sha
 def _combine(xp: Any, ufunc: str) -> Callable[[Any, Any, Any], None]:
     def combine(out: Any, positions: Any, rows: Any) -> None:
         if xp is np and rows.size >= LARGE:
-            kernels.loop(ufunc)(out, positions, rows)
+            kernels.combine(ufunc, out, np.ascontiguousarray(positions), np.ascontiguousarray(rows))
         else:
             flat(xp, ufunc, out, positions, rows)
 
