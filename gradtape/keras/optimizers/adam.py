@@ -10,6 +10,7 @@ from gradtape.api.elementwise import cast, maximum, sqrt, square
 from gradtape.api.elementwise import pow as power
 from gradtape.keras.optimizers.base import Optimizer
 from gradtape.runtime.tensor import Tensor
+from gradtape.runtime.update import update
 from gradtape.runtime.variable import Variable
 
 # Adam (Kingma and Ba, 2015, in the order of operations at the end of their section 2), with gradient g at step t:
@@ -22,40 +23,31 @@ from gradtape.runtime.variable import Variable
 # AMSGrad (Reddi et al., 2018) divides by the largest v so far: v̂ ← max(v̂, v).
 
 
-def adam_update(
-    variable: Variable,
-    m: Variable,
-    v: Variable,
+def adam_rule(
+    x: Tensor, m: Tensor, v: Tensor, gradient: Tensor, alpha: Tensor, beta_1: float, beta_2: float, epsilon: float
+) -> tuple[Tensor, ...]:
+    """One step of Adam: the variable and the running means of the gradient and of its square."""
+    m = m + (gradient - m) * (1 - beta_1)
+    v = v + (square(gradient) - v) * (1 - beta_2)
+    return x - m * alpha / (sqrt(v) + epsilon), m, v
+
+
+def amsgrad_rule(
+    x: Tensor,
+    m: Tensor,
+    v: Tensor,
+    largest: Tensor,
     gradient: Tensor,
     alpha: Tensor,
-    betas: tuple[float, float],
+    beta_1: float,
+    beta_2: float,
     epsilon: float,
-) -> None:
-    """One step of Adam for one variable."""
-    follow_moments(m, v, gradient, betas)
-    variable.assign_sub(m * alpha / (sqrt(v) + epsilon))
-
-
-def amsgrad_update(
-    variable: Variable,
-    m: Variable,
-    v: Variable,
-    largest: Variable,
-    gradient: Tensor,
-    alpha: Tensor,
-    betas: tuple[float, float],
-    epsilon: float,
-) -> None:
-    """One step of AMSGrad for one variable."""
-    follow_moments(m, v, gradient, betas)
-    largest.assign(maximum(largest, v))
-    variable.assign_sub(m * alpha / (sqrt(largest) + epsilon))
-
-
-def follow_moments(m: Variable, v: Variable, gradient: Tensor, betas: tuple[float, float]) -> None:
-    """The running means of the gradient and of its square."""
-    m.assign_add((gradient - m) * (1 - betas[0]))
-    v.assign_add((square(gradient) - v) * (1 - betas[1]))
+) -> tuple[Tensor, ...]:
+    """One step of AMSGrad: the variable, the running means and the largest mean square."""
+    m = m + (gradient - m) * (1 - beta_1)
+    v = v + (square(gradient) - v) * (1 - beta_2)
+    largest = maximum(largest, v)
+    return x - m * alpha / (sqrt(largest) + epsilon), m, v, largest
 
 
 class Adam(Optimizer):
@@ -112,9 +104,9 @@ class Adam(Optimizer):
         return learning_rate * sqrt(second) / first
 
     def update_step(self, gradient: Tensor, variable: Variable, learning_rate: Tensor) -> None:
-        k, betas = self.index_of(variable), (self.beta_1, self.beta_2)
-        m, v = self._moments[k]
+        k = self.index_of(variable)
+        numbers = {"beta_1": self.beta_1, "beta_2": self.beta_2, "epsilon": self.epsilon}
         if self.amsgrad:
-            amsgrad_update(variable, m, v, self._largest[k], gradient, learning_rate, betas, self.epsilon)
+            update(amsgrad_rule, [variable, *self._moments[k], self._largest[k]], [gradient, learning_rate], **numbers)
         else:
-            adam_update(variable, m, v, gradient, learning_rate, betas, self.epsilon)
+            update(adam_rule, [variable, *self._moments[k]], [gradient, learning_rate], **numbers)

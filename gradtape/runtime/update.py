@@ -1,0 +1,107 @@
+"""Elementwise updates of several variables in one pass, block by block in the cache. Floor: runtime.
+
+The update is an ordinary function of tensors; it is traced once per structure. Its program runs on blocks of all
+operands, and a block's results are written back before the next block is read: what an optimizer keeps is read and
+written once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from gradtape.backends.cpu import lower
+from gradtape.backends.formula import BLOCK
+from gradtape.backends.program import Program, compile_graph
+from gradtape.ir.aval import Aval, aval
+from gradtape.ir.graph import Graph
+from gradtape.ops.composite import Composite
+from gradtape.ops.op import Constant
+from gradtape.ops.pointwise import Pointwise
+from gradtape.runtime.convert import convert
+from gradtape.runtime.state import quietly
+from gradtape.runtime.tensor import Tensor
+from gradtape.runtime.trace import Tracer
+from gradtape.runtime.variable import Variable
+from gradtape.transforms.simplify import simplify
+
+MAX_UPDATES = 512
+
+# by structure: the program, and the numbers that the rule uses, which are operands behind those it is given
+_programs: dict[Any, tuple[Program, list[Any]]] = {}
+
+
+def update(
+    rule: Callable[..., Sequence[Tensor]], variables: Sequence[Variable], operands: Sequence[Tensor], **static: Any
+) -> None:
+    """Give variables of one shape the values `rule(*values, *operands, **static)`, elementwise.
+
+    Args:
+      rule: a function of tensors, made of elementwise ops; it is called when a structure is new.
+      variables: of one shape.
+      operands: tensors of that shape, or scalars.
+      static: numbers that the rule uses, and that are part of its structure.
+
+    Raises:
+      ValueError: a rule that is not elementwise, or that returns another number of values or another shape."""
+    shape = variables[0]._aval.dims
+    avals = (*(v._aval for v in variables), *(t._aval for t in operands))
+    key = (rule, avals, tuple(static.items()))
+    found = _programs.get(key)
+    if found is None:
+        if len(_programs) >= MAX_UPDATES:
+            _programs.clear()
+        found = _programs[key] = _traced(rule, len(variables), shape, avals, static)
+    program, numbers = found
+    targets = [_target(v) for v in variables]
+    values = [np.asarray(v._snapshot._array) for v in variables]
+    quietly(_in_blocks, program, targets, [*values, *(t._array for t in operands), *numbers])
+    for v, array in zip(variables, targets, strict=True):
+        v.overwrite(array if shape else array[()])
+
+
+def _target(v: Variable) -> Any:
+    """Where the new value is written: over the old one, if nothing else needs that."""
+    array = v._owned()
+    return np.empty(v._aval.dims, v._aval.dtype.numpy_dtype) if array is None else array
+
+
+def _traced(
+    rule: Callable[..., Sequence[Tensor]],
+    count: int,
+    shape: tuple[int, ...],
+    avals: Sequence[Aval],
+    static: dict[str, Any],
+) -> tuple[Program, list[Any]]:
+    """The rule as a program over blocks."""
+    block = (BLOCK,)
+    tracer = Tracer([aval(block, a.dtype) if a.dims == shape and shape else a for a in avals])
+    results = [convert(r) for r in tracer.run(lambda: rule(*tracer.symbols, **static))]
+    if len(results) != count:
+        raise ValueError(f"The rule should return {count} values, one per variable, got {len(results)}.")
+    graph, captured = tracer.graph(results)
+    if any(t._aval.shape != () for t in captured):
+        raise ValueError("The rule uses tensors that it was not given. Give them as operands.")
+    _check(graph, avals[:count], block if shape else ())
+    return compile_graph(simplify(graph), lower), [t._array for t in captured]
+
+
+def _check(graph: Graph, wanted: Sequence[Aval], shape: tuple[int, ...]) -> None:
+    for node in graph.nodes:
+        if not isinstance(node.step.op, Pointwise | Constant | Composite):
+            raise ValueError(f"The rule uses `{node.step.name}`, which is not elementwise.")
+    for v, a in zip(graph.outputs, wanted, strict=True):
+        if v.aval.shape != shape or v.aval.dtype is not a.dtype:
+            raise ValueError(f"The rule returned {v.aval!r} for a variable of dtype {a.dtype.name}.")
+
+
+def _in_blocks(program: Program, targets: Sequence[Any], arrays: Sequence[Any]) -> None:
+    flat_targets = [t.reshape(-1) for t in targets]
+    size = flat_targets[0].size
+    flat = [a if getattr(a, "ndim", 0) == 0 and size != 1 else np.asarray(a).reshape(-1) for a in arrays]
+    for start in range(0, size, BLOCK):
+        stop = min(start + BLOCK, size)
+        results = program(*[a if a.ndim == 0 or a.size != size else a[start:stop] for a in flat])
+        for target, result in zip(flat_targets, results, strict=True):
+            target[start:stop] = result
