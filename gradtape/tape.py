@@ -17,6 +17,7 @@ from gradtape.ir.errors import InvalidArgumentError
 from gradtape.ir.shapes import shape_text
 from gradtape.ops.layout import BROADCAST_TO
 from gradtape.runtime.backward import gradients
+from gradtape.runtime.chunks import Chunking, budget_of, chunked
 from gradtape.runtime.convert import convert, converters
 from gradtape.runtime.dispatch import execute, unary
 from gradtape.runtime.hessian import hessian_blocks
@@ -231,6 +232,9 @@ class GradientTape:
         *,
         mode: str = "auto",
         structured: bool = False,
+        memory: Any = None,
+        out: Any = None,
+        progress: bool = False,
     ) -> Any:
         """The Jacobian of a target with respect to sources: all partial derivatives of all of its elements.
 
@@ -241,9 +245,13 @@ class GradientTape:
           target: a tensor or variable.
           sources: a tensor or variable, or a structure of them.
           unconnected_gradients: what stands for Jacobians of sources that the target does not depend on.
-          parallel_iterations: accepted for compatibility; a positive number.
+          parallel_iterations: how many rows are computed at once; by default all that `memory` allows.
           experimental_use_pfor: False computes one gradient per element of the target, one after the other.
           mode: "auto", "reverse" or "forward".
+          memory: a budget for what is computed at once: "2GiB", bytes, or a fraction of the free memory; rows are
+            computed in chunks that fit.
+          out: a NumPy array (a `np.memmap` for instance) that receives the result; for a single source.
+          progress: show a bar over rows.
           structured: return `gradtape.Jacobian` objects, which hold only the part that is not zero by structure.
 
         Returns:
@@ -270,17 +278,22 @@ class GradientTape:
             self._pop()
         (of,) = [_target(t) for t in leaves_of(target)]
         wanted, structure = _sources(sources)
+        how = Chunking(parallel_iterations, budget_of(memory), out, bool(progress))
+        if out is not None and len(wanted) != 1:
+            raise ValueError(f"`out` takes the Jacobian of a single source, got {len(wanted)} sources.")
         if structured:
             results: list[Any] = self._structured(of, wanted, mode)
         else:
-            results = self._jacobians(of, wanted, bool(experimental_use_pfor), mode)
+            results = self._jacobians(of, wanted, bool(experimental_use_pfor), mode, how)
         if not self._persistent:
             self._finish()
         if unconnected is UnconnectedGradients.ZERO and not structured:
             results = [_no_rows(of, s) if g is None else g for s, g in zip(wanted, results, strict=True)]
         return results[0] if structure is None else optree.tree_unflatten(structure, results)
 
-    def _jacobians(self, target: Any, sources: Sequence[Any], at_once: bool, mode: str) -> list[Tensor | None]:
+    def _jacobians(
+        self, target: Any, sources: Sequence[Any], at_once: bool, mode: str, how: Chunking
+    ) -> list[Tensor | None]:
         slots: dict[int, int] = self._recorder.slots if self._recorder else {}
         slot, asked = slots.get(target._id, 0), [slots.get(s._id, 0) for s in sources]
         traced = [s for s in dict.fromkeys(asked) if s > 0]
@@ -289,6 +302,11 @@ class GradientTape:
             found = dict.fromkeys(traced)
             results = [_no_rows(target, s) if a in found else None for a, s in zip(asked, sources, strict=True)]
             return list(results)
+        if self._recorder and slot > 0 and traced and how.is_asked and at_once and not STATE.recorders:
+            recorder = self._recorder
+            return [
+                chunked(recorder, target, s, mode, how) if a > 0 else None for a, s in zip(asked, sources, strict=True)
+            ]
         if self._recorder and slot > 0 and traced:
             found = dict(zip(traced, self._rows(slot, target, traced, at_once, mode), strict=True))
         return [

@@ -156,7 +156,7 @@ def chosen(pulled: Value, y: Value, x: Value, cotangent: Value, given: Sequence[
     """The Jacobian of y by x from the backward pass `pulled`, in the mode whose graph costs less."""
     found: dict[str, tuple[Builder, Rows, Value]] = {}
     if mode in ("auto", "reverse"):
-        b, rows = _vectorized(pulled, cotangent, seed(y.aval.dims, y.aval.dtype), given)
+        b, rows = vectorized_rows(pulled, cotangent, seed(y.aval.dims, y.aval.dtype), given)
         found["reverse"] = (b, rows, dense(b, rows))
     if mode in ("auto", "forward"):
         b, rows = _forward(pulled, y, x, cotangent, given)
@@ -181,7 +181,7 @@ def _forward(pulled: Value, y: Value, x: Value, cotangent: Value, given: Sequenc
     (pushed,) = pull_back(order([pulled], given), [pulled], [tangent], [cotangent])
     if pushed is None:
         return Builder(), rows_of([], y.aval.dims, x.aval.dims, y.aval.dtype)
-    b, rows = _vectorized(pushed, tangent, seed(x.aval.dims, x.aval.dtype), given)
+    b, rows = vectorized_rows(pushed, tangent, seed(x.aval.dims, x.aval.dtype), given)
     return b, swapped(rows)
 
 
@@ -190,12 +190,12 @@ def _batch_reverse(pulled: Value, y: Value, cotangent: Value, given: Sequence[Va
     n, *rest = y.aval.dims
     axes = tuple(whole(d) for d in rest)
     start = [] if 0 in y.aval.dims else [Term((), axes, (whole(n), *axes))]
-    b, v = _vectorized(pulled, cotangent, rows_of(start, rest, y.aval.dims, y.aval.dtype), given)
+    b, v = vectorized_rows(pulled, cotangent, rows_of(start, rest, y.aval.dims, y.aval.dtype), given)
     terms = tuple(Term(t.factors, (t.own[0], *t.rows), t.own[1:]) for t in v.terms)
     return dense(b, Rows(terms, (v.shape[0], *v.rows), v.shape[1:], v.dtype))
 
 
-def _vectorized(v: Value, varying: Value, seeds: Rows, given: Sequence[Value]) -> tuple[Builder, Rows]:
+def vectorized_rows(v: Value, varying: Value, seeds: Rows, given: Sequence[Value]) -> tuple[Builder, Rows]:
     inputs = leaves([v], given)
     if not any(i is varying for i in inputs):
         inputs.append(varying)

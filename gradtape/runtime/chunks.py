@@ -1,0 +1,212 @@
+"""Jacobians in chunks of rows: within a memory budget, into a given array, with a progress bar. Floor: runtime.
+
+A chunk is a range of positions along one axis of the rows; where it begins is an operand of its graph, so that all
+chunks of a size share one plan."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+from gradtape.ir.aval import Aval, aval
+from gradtape.ir.dtypes import int64
+from gradtape.ir.errors import ResourceExhaustedError
+from gradtape.ir.graph import Graph, Value
+from gradtape.ir.index import Index
+from gradtape.ir.shapes import shape_text, size_of
+from gradtape.ops.op import emit
+from gradtape.runtime.backward import PROGRAMS, CompiledGraph
+from gradtape.runtime.jacobian import Backward, jacobians, vectorized_rows
+from gradtape.runtime.record import Path, Recorder, TrieNode
+from gradtape.runtime.tensor import Tensor, from_array, wrap
+from gradtape.transforms.differentiate import leaves
+from gradtape.transforms.peak import peak_bytes
+from gradtape.transforms.rows.leaving import dense
+from gradtape.transforms.rows.letters import Letter, Pair, whole
+from gradtape.transforms.rows.terms import Rows, Term, rows_of
+
+UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 2**10, "mi": 2**20, "gi": 2**30}
+
+
+@dataclass(frozen=True)
+class Chunking:
+    """What was asked for: rows per chunk, a budget in bytes, an array for the result, a bar."""
+
+    rows: int | None = None
+    budget: int | None = None
+    out: Any = None
+    progress: bool = False
+
+    @property
+    def is_asked(self) -> bool:
+        return self.rows is not None or self.budget is not None or self.out is not None
+
+
+def budget_of(memory: Any) -> int | None:
+    """A budget in bytes from "2GiB", a fraction of the memory that is free, a number of bytes, or None.
+
+    Raises:
+      ValueError: anything else."""
+    if memory is None:
+        return None
+    if isinstance(memory, str):
+        found = re.fullmatch(r"\s*([0-9.]+)\s*([kmg]i?)?b?\s*", memory.lower())
+        if found:
+            return int(float(found[1]) * UNITS[found[2] or ""])
+    elif isinstance(memory, float) and 0 < memory <= 1:
+        return int(memory * available())
+    elif isinstance(memory, int) and not isinstance(memory, bool) and memory > 0:
+        return memory
+    raise ValueError(
+        "`memory` should be a size such as '2GiB', a fraction of the free memory (0 < memory <= 1) or bytes, "
+        f"got {memory!r}."
+    )
+
+
+def available() -> int:
+    """The bytes of memory that are free for use."""
+    try:
+        with open("/proc/meminfo") as f:
+            line = next(n for n in f if n.startswith("MemAvailable:"))
+        return int(line.split()[1]) * 1024
+    except (OSError, StopIteration):  # not Linux: half of what there is
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+
+
+class ChunkProgram:
+    """The plans of one Jacobian for chunks of several sizes."""
+
+    def __init__(self, end: TrieNode, target: int, source: int, mode: str) -> None:
+        self.used = False
+        self.path = Path(end, {})
+        self.backward = Backward(self.path, target, (source,))
+        self.mode = mode
+        self.plans: dict[int, tuple[list[int], CompiledGraph, int]] = {}
+        dims = self.backward.y.aval.dims
+        self.axis = max(range(len(dims)), key=lambda k: dims[k]) if dims else 0
+
+    def plan(self, count: int) -> tuple[list[int], CompiledGraph, int]:
+        """Which residuals the chunk of `count` positions reads, its graph (their values, then where it begins), and
+        the bytes that it needs at most."""
+        if count not in self.plans:
+            begin = Value(aval((1,), int64))
+            graph = self._graph(count, begin)
+            read = leaves(graph.outputs, self.path.everything())
+            inputs = [*read, begin]
+            compiled = CompiledGraph(Graph(inputs, graph.outputs))
+            self.plans[count] = ([self.path.kept[id(v)] for v in read], compiled, peak_bytes(compiled.graph))
+        return self.plans[count]
+
+    def _graph(self, count: int, begin: Value) -> Graph:
+        (pulled,), y = self.backward.pulled, self.backward.y
+        assert pulled is not None
+        given = [*self.backward.given, begin]
+        seeds = _seed(y.aval, self.axis, count, begin)
+        b, rows = vectorized_rows(pulled, self.backward.cotangent, seeds, given)
+        return Graph([], [dense(b, rows)])
+
+
+def _seed(target: Aval, axis: int, count: int, begin: Value) -> Rows:
+    """The identity over the target, for `count` positions along one axis from a beginning on."""
+    dims = target.dims
+    axes = [whole(n) for n in dims]
+    rows = list(axes)
+    if dims:
+        letter = Letter(count)
+        steps = emit("positions", value=Index(np.arange(count)))
+        where: Any = emit("add", begin, steps)
+        rows[axis] = (Pair(letter, None, count),) if count != 1 else ()
+        axes[axis] = (Pair(letter, where, dims[axis]),) if dims[axis] != 1 else ()
+    shape = tuple(count if k == axis else n for k, n in enumerate(dims))
+    return rows_of([Term((), tuple(rows), tuple(axes))], shape, dims, target.dtype)
+
+
+def chunked(recorder: Recorder, target: Any, source: Any, mode: str, how: Chunking) -> Tensor | None:
+    """A dense Jacobian, chunk by chunk; None where the target does not depend on the source."""
+    slots = recorder.slots
+    key = ("chunks", slots[target._id], slots[source._id], mode)
+    make: Any = functools.partial(ChunkProgram, recorder.node, slots[target._id], slots[source._id], mode)
+    program: Any = PROGRAMS.find(recorder.node, key, make)
+    if program.backward.rules:
+        return _with_rules(recorder, target, source, mode, how)
+    if program.backward.pulled[0] is None:
+        return None
+    return _run(program, recorder.saved, target, source, how)
+
+
+def _with_rules(recorder: Recorder, target: Any, source: Any, mode: str, how: Chunking) -> Tensor | None:
+    """Custom rules are traced for all rows; only what is no promise about memory can be answered."""
+    if how.budget is not None:
+        raise ValueError(
+            "A custom gradient stands between target and source: its rows are computed together, so that `memory` "
+            "cannot be kept. Leave `memory` out."
+        )
+    (found,) = jacobians(recorder, recorder.slots[target._id], [recorder.slots[source._id]], mode=mode)
+    if found is None or how.out is None:
+        return found
+    out = _result(how.out, found._aval.dims, source._aval)
+    out[...] = found._array
+    return wrap(out, found._aval)
+
+
+def _run(program: ChunkProgram, saved: Sequence[Tensor], target: Any, source: Any, how: Chunking) -> Tensor:
+    dims, full = target._aval.dims, (*target._aval.dims, *source._aval.dims)
+    out = _result(how.out, full, source._aval)
+    extent, axis = (dims[program.axis] if dims else 1), program.axis
+    rest = max(1, size_of(dims) // max(1, extent))
+    count = _first_count(program, extent, rest, out.nbytes, how)
+    start = 0
+    with tqdm(total=extent * rest, unit="row", disable=not how.progress) as bar:
+        while start < extent:
+            n = min(count, extent - start)
+            try:
+                places, compiled, _ = program.plan(n)
+                begin = from_array(np.array([start], np.int64))
+                (block,) = compiled([*(saved[i] for i in places), begin])
+            except (MemoryError, ResourceExhaustedError):
+                if count == 1:
+                    raise
+                count = max(1, count // 2)  # finished rows stay
+                continue
+            where = (slice(None),) * axis + (slice(start, start + n),) if dims else ()
+            out[where] = np.asarray(block._array).reshape(out[where].shape)
+            start += n
+            bar.update(n * rest)
+    return wrap(out if full else out[()], aval(full, source._aval.dtype))
+
+
+def _result(out: Any, full: tuple[int, ...], source: Aval) -> Any:
+    if out is None:
+        return np.empty(full, source.dtype.numpy_dtype)
+    if not isinstance(out, np.ndarray) or out.shape != full or out.dtype != source.dtype.numpy_dtype:
+        got = f"{type(out).__name__} of shape {shape_text(getattr(out, 'shape', None))}"
+        raise ValueError(
+            f"`out` should be a NumPy array of shape {shape_text(full)} and dtype {source.dtype.name}, got {got}."
+        )
+    return out
+
+
+def _first_count(program: ChunkProgram, extent: int, rest: int, written: int, how: Chunking) -> int:
+    """Positions per chunk: what was asked for, or as many as the budget holds beside the result."""
+    count = extent
+    if how.rows is not None:
+        count = max(1, how.rows // rest)
+    if how.budget is not None:
+        room = how.budget - (written if how.out is None else 0)
+        count = _within(lambda n: program.plan(n)[2] <= room, min(count, extent))
+    return min(count, extent)
+
+
+def _within(fits: Callable[[int], bool], most: int) -> int:
+    """The largest power-of-two fraction of `most` that fits; 1 where nothing does."""
+    count = most
+    while count > 1 and not fits(count):
+        count = -(-count // 2)
+    return count
