@@ -13,13 +13,13 @@ from gradtape.api.layout import concat
 from gradtape.ir.dtypes import float32, float64, int32
 from gradtape.ir.errors import InvalidArgumentError
 from gradtape.ir.shapes import shape_text, size_of
-from gradtape.ops.indexing import GATHER, SCATTER_ADD, SCATTER_MAX, SCATTER_MIN
+from gradtape.ops.indexing import GATHER, SCATTER_ADD, SCATTER_MAX, SCATTER_MIN, in_range
 from gradtape.ops.op import Op
 from gradtape.runtime.contract import reshape
 from gradtape.runtime.convert import convert
 from gradtape.runtime.dispatch import binary
 from gradtape.runtime.subscript import positions
-from gradtape.runtime.tensor import Tensor
+from gradtape.runtime.tensor import Tensor, from_array
 
 
 class Segments:
@@ -27,6 +27,7 @@ class Segments:
 
     def __init__(self, rows: Tensor, ids: Any, count: int) -> None:
         self.rows, self.ids, self.count = rows, ids, count
+        self.where_to = from_array(ids)
 
     @property
     def inner(self) -> tuple[int, ...]:
@@ -34,7 +35,7 @@ class Segments:
 
     def added(self, rows: Tensor) -> Tensor:
         step = SCATTER_ADD.bind(shape=(self.count, *rows._aval.dims[1:]), axis=0, batch_dims=0)
-        return binary(step, rows, positions(self.ids))
+        return binary(step, rows, self.where_to)
 
     def sums(self) -> Tensor:
         return self.added(self.rows)
@@ -57,7 +58,7 @@ class Segments:
         return cast(wide.sums() / weights, self.rows._aval.dtype)
 
     def extremes(self, op: Op, empty: Any) -> Tensor:
-        found = binary(op.bind(size=self.count, axis=0, batch_dims=0), self.rows, positions(self.ids))
+        found = binary(op.bind(size=self.count, axis=0, batch_dims=0), self.rows, self.where_to)
         return where(self.sizes() > 0, found, convert(empty, self.rows._aval.dtype))
 
     def products(self) -> Tensor:
@@ -115,7 +116,7 @@ def _sorted(data: Any, segment_ids: Any, name: str) -> Segments:
             f"data of shape {x.shape}."
         )
     _check_integers(at, name)
-    ids = ids.astype(np.int64)
+    ids = ids.astype(np.int64, copy=False)
     if len(ids) and ids[0] < 0:
         raise InvalidArgumentError(f"`{name}`: segment ids must be >= 0, got {int(ids[0])}.")
     if (ids[1:] < ids[:-1]).any():
@@ -228,13 +229,13 @@ def _unsorted(data: Any, segment_ids: Any, num_segments: Any, name: str) -> Segm
     if count < 0:
         raise InvalidArgumentError(f"`{name}` wants `num_segments` of 0 or more, got {count}.")
     rows = reshape(x, (size_of(lead), *dims[len(lead) :]))
-    ids = np.asarray(at).reshape(-1).astype(np.int64)
-    if len(ids) and ids.max() >= count:
+    ids = np.asarray(at).reshape(-1).astype(np.int64, copy=False)
+    if not len(ids) or in_range(ids, count):
+        return Segments(rows, ids, count)
+    if ids.max() >= count:
         raise InvalidArgumentError(f"`{name}`: segment id {int(ids.max())} is out of range [0, {count}).")
-    if len(ids) and ids.min() < 0:
-        kept = np.flatnonzero(ids >= 0)
-        rows, ids = _take(rows, kept), ids[kept]
-    return Segments(rows, ids, count)
+    kept = np.flatnonzero(ids >= 0)
+    return Segments(_take(rows, kept), ids[kept], count)
 
 
 def unsorted_segment_sum(data: Any, segment_ids: Any, num_segments: Any, name: str | None = None) -> Tensor:

@@ -30,10 +30,18 @@ def _gather_infer(x: Aval, indices: Aval, axis: int, batch_dims: int) -> list[Av
 
 def _checked(indices: Any, size: int) -> Any:
     """Positions that exist, or TensorFlow's error (a host check; the device backend has its own)."""
-    if indices.size and (indices.min() < 0 or indices.max() >= size):
+    if indices.size and not in_range(indices, size):
         bad = indices[(indices < 0) | (indices >= size)]
         raise InvalidArgumentError(f"`gather` index {int(bad.ravel()[0])} is not in [0, {size}).")
     return indices
+
+
+def in_range(indices: Any, size: int) -> bool:
+    """Whether all positions are in [0, size), in one pass where they are of 64 bits: read without a sign, negative
+    ones are large."""
+    if indices.dtype == np.int64:
+        return bool(indices.view(np.uint64).max() < size)
+    return bool(indices.min() >= 0 and indices.max() < size)
 
 
 def _gather(xp: Any, x: Any, indices: Any, axis: int, batch_dims: int) -> Any:

@@ -39,9 +39,11 @@ def _largest(xp: Any, rows: Any, count: int) -> Any:
     equal to it the first, so many as there is room for."""
     n = rows.shape[-1]
     last = xp.partition(rows, n - count, axis=-1)[..., n - count, None]
-    above, level = rows > last, rows == last
-    room = count - above.sum(axis=-1, keepdims=True)
-    chosen = above | (level & (xp.cumsum(level, axis=-1) <= room))
+    chosen = rows >= last
+    if xp.count_nonzero(chosen) > rows.size // n * count:  # more are equal to the last than there is room for
+        above, level = rows > last, rows == last
+        room = count - above.sum(axis=-1, keepdims=True)
+        chosen = above | (level & (xp.cumsum(level, axis=-1) <= room))
     found = xp.nonzero(chosen)[-1].reshape(*rows.shape[:-1], count)
     order = _sorted(xp, xp.take_along_axis(rows, found, axis=-1), True)
     return xp.take_along_axis(found, order, axis=-1)
