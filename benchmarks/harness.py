@@ -171,12 +171,14 @@ class SeveralCores:
 @dataclass(frozen=True)
 class Pace:
     """How long to measure: until each program has `enough` quiet slices, but no more than `most` rounds. `wake`: one
-    call before each slice, untimed, for threads and caches; programs that run in a fresh process need none."""
+    call before each slice, untimed, for threads and caches; programs that run in a fresh process need none. `waiting`: the share of a slice that
+    programs may wait for files, which counts as no disturbance."""
 
     seconds: float = 0.01  # of one slice: short enough to lie between two turns of other processes
     enough: int = 40
     most: int = 300
     wake: bool = True
+    waiting: float = 0.0
 
     def __post_init__(self) -> None:
         if self.enough < 1 or self.most < self.enough:
@@ -239,7 +241,7 @@ class Measurement:
 def measure(programs: Sequence[Program], clock: Clock, pace: Pace) -> Measurement:
     """Let the programs take turns. Each round begins with another one, so that none always follows the same."""
     tracks = tuple(Track(p) for p in programs)
-    measured = Measurement(tracks, clock.foreign_limit)
+    measured = Measurement(tracks, clock.foreign_limit + pace.waiting)
     for track in tracks:
         track.repeats = _repeats(track.program, clock, pace.seconds)
     gc.collect()

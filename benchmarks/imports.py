@@ -78,7 +78,7 @@ WORKLOADS = [
         targets=(Target(0.3),),
         baseline="numpy",
         alone=True,
-        pace=Pace(seconds=0.001, enough=7, most=20, wake=False),
+        pace=Pace(seconds=0.001, enough=7, most=12, wake=False, waiting=0.08),
     ),
     Count("import_modules", "what `import gradtape` loads", _modules),
 ]

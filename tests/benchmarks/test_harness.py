@@ -134,6 +134,14 @@ def test_programs_in_fresh_processes_are_not_woken_up() -> None:
     assert len(costs.log) == TRIALS + 4
 
 
+def test_waiting_for_files_may_be_allowed() -> None:
+    for waiting, dropped in ((0.0, 3), (0.1, 0)):
+        clock = FakeClock()
+        program = Costs(clock).program("a", 1.0, foreign=lambda n: 0.1)
+        measured = measure([program], clock, Pace(1.0, 3, 3, waiting=waiting))
+        assert len(measured.tracks[0].slices) - len(measured.quiet(measured.tracks[0])) == dropped
+
+
 def test_the_collector_is_back_to_normal_after_a_failure() -> None:
     clock = FakeClock()
     calls = 0
