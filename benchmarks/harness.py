@@ -170,9 +170,11 @@ class SeveralCores:
 
 @dataclass(frozen=True)
 class Pace:
-    """How long to measure: until each program has `enough` quiet slices, but no more than `most` rounds. `wake`: one
-    call before each slice, untimed, for threads and caches; programs that run in a fresh process need none. `waiting`: the share of a slice that
-    programs may wait for files, which counts as no disturbance."""
+    """How long to measure: until each program has `enough` quiet slices, but no more than `most` rounds.
+
+    `wake`: one call before each slice, untimed, for threads and caches; programs that run in a fresh process need none.
+    `waiting`: the share of a slice that programs may wait for files, which counts as no disturbance.
+    """
 
     seconds: float = 0.01  # of one slice: short enough to lie between two turns of other processes
     enough: int = 40
