@@ -242,7 +242,7 @@ class GradientTape:
         as seeds (reverse or forward mode) by the cost of both graphs.
 
         Args:
-          target: a tensor or variable.
+          target: a tensor or variable, or a structure of them.
           sources: a tensor or variable, or a structure of them.
           unconnected_gradients: what stands for Jacobians of sources that the target does not depend on.
           parallel_iterations: how many rows are computed at once; by default all that `memory` allows.
@@ -255,7 +255,8 @@ class GradientTape:
           structured: return `gradtape.Jacobian` objects, which hold only the part that is not zero by structure.
 
         Returns:
-          In the structure of `sources`: tensors of shape `target.shape + source.shape`, or None.
+          In the structure of `sources`: tensors of shape `target.shape + source.shape`, or None. For a structure of
+          targets that structure, with one of these for each target.
 
         Raises:
           RuntimeError: the second use of a tape that is not persistent.
@@ -276,20 +277,26 @@ class GradientTape:
         self._check_loop(experimental_use_pfor)
         if self._recording and not self._persistent:
             self._pop()
-        (of,) = [_target(t) for t in leaves_of(target)]
+        targets, of_targets = flatten(target)
+        targets = [_target(t) for t in targets]
         wanted, structure = _sources(sources)
         how = Chunking(parallel_iterations, budget_of(memory), out, bool(progress))
-        if out is not None and len(wanted) != 1:
-            raise ValueError(f"`out` takes the Jacobian of a single source, got {len(wanted)} sources.")
-        if structured:
-            results: list[Any] = self._structured(of, wanted, mode)
-        else:
-            results = self._jacobians(of, wanted, bool(experimental_use_pfor), mode, how)
+        if out is not None and len(wanted) * len(targets) != 1:
+            raise ValueError(
+                f"`out` takes the Jacobian of one target by one source, got {len(targets)} and {len(wanted)}."
+            )
+        answers = []
+        for of in targets:
+            if structured:
+                results: list[Any] = self._structured(of, wanted, mode)
+            else:
+                results = self._jacobians(of, wanted, bool(experimental_use_pfor), mode, how)
+            if unconnected is UnconnectedGradients.ZERO and not structured:
+                results = [_no_rows(of, s) if g is None else g for s, g in zip(wanted, results, strict=True)]
+            answers.append(results[0] if structure is None else optree.tree_unflatten(structure, results))
         if not self._persistent:
             self._finish()
-        if unconnected is UnconnectedGradients.ZERO and not structured:
-            results = [_no_rows(of, s) if g is None else g for s, g in zip(wanted, results, strict=True)]
-        return results[0] if structure is None else optree.tree_unflatten(structure, results)
+        return answers[0] if of_targets is None else optree.tree_unflatten(of_targets, answers)
 
     def _jacobians(
         self, target: Any, sources: Sequence[Any], at_once: bool, mode: str, how: Chunking
@@ -361,6 +368,7 @@ class GradientTape:
         experimental_use_pfor: bool = True,
         *,
         on_dependence: str = "warn",
+        batch_axes: int | Sequence[int] = 0,
     ) -> Any:
         """The Jacobians of each example of a batch: `target[i]` with respect to `source[i]`, stacked.
 
@@ -369,16 +377,17 @@ class GradientTape:
 
         Args:
           target: a tensor of shape (batch, ...) with at least two dimensions.
-          source: a tensor or variable of shape (batch, ...) with at least two dimensions.
+          source: a tensor or variable of shape (batch, ...) with at least two dimensions, or a structure of them.
           unconnected_gradients: accepted for compatibility; unconnected sources give zeros.
           parallel_iterations: accepted for compatibility; a positive number.
           experimental_use_pfor: False computes one gradient per element of an example, one after the other.
 
           on_dependence: what happens where examples are not independent, or where that cannot be proved: "warn",
             "error" or "ignore".
+          batch_axes: the axis, or the axes, that target and source share as batch.
 
         Returns:
-          A tensor of shape (batch, target's other dimensions, source's other dimensions).
+          In the structure of `source`: tensors of shape (batch, target's other dimensions, source's other dimensions).
 
         Warns:
           BatchDependenceWarning: naming the op at which examples meet, or because of which nothing could be proved.
@@ -407,14 +416,19 @@ class GradientTape:
         if self._recording and not self._persistent:
             self._pop()
         of = _target(target)
-        ((x,), _) = _sources(source)
-        _check_batch(of, x)
-        result = self._batch_jacobian(of, x, bool(experimental_use_pfor), on_dependence)
+        wanted, structure = _sources(source)
+        axes = (batch_axes,) if isinstance(batch_axes, int) else tuple(batch_axes)
+        for x in wanted:
+            _check_batch(of, x, axes)
+        axes = tuple(k % of.ndim for k in axes)
+        results = [self._batch_jacobian(of, x, axes, bool(experimental_use_pfor), on_dependence) for x in wanted]
         if not self._persistent:
             self._finish()
-        return result
+        return results[0] if structure is None else optree.tree_unflatten(structure, results)
 
-    def _batch_jacobian(self, target: Any, source: Any, at_once: bool, on_dependence: str) -> Tensor:
+    def _batch_jacobian(
+        self, target: Any, source: Any, axes: tuple[int, ...], at_once: bool, on_dependence: str
+    ) -> Tensor:
         slots: dict[int, int] = self._recorder.slots if self._recorder else {}
         slot, asked = slots.get(target._id, 0), slots.get(source._id, 0)
         if slot <= 0 or self._recorder is None:
@@ -422,15 +436,18 @@ class GradientTape:
                 "This tape has not recorded the target of `batch_jacobian`: nothing in it depends on what the tape "
                 "watches, or it was computed outside the tape's block. Compute it inside the block."
             )
-        shape = (*target._aval.dims, *source._aval.dims[1:])
         found: Tensor | None = None
         if asked > 0 and target._aval.size:
-            _report(independence(self._recorder, slot, asked), on_dependence)
+            _report(independence(self._recorder, slot, asked, axes), on_dependence)
             if at_once:
-                (found,) = jacobians(self._recorder, slot, [asked], batch=True)
+                (found,) = jacobians(self._recorder, slot, [asked], batch=axes)
             else:
-                (found,) = batch_looped(self._recorder, target, [asked])
-        return zeros_of(shape, source) if found is None else found
+                (found,) = batch_looped(self._recorder, target, [asked], axes)
+        if found is not None:
+            return found
+        batch = [target._aval.dims[k] for k in axes]
+        rest = [n for x in (target, source) for k, n in enumerate(x._aval.dims) if k not in axes]
+        return zeros_of((*batch, *rest), source)
 
     def _check_loop(self, at_once: bool) -> None:
         if not at_once and not self._persistent:
@@ -526,16 +543,25 @@ def _check_rows(parallel_iterations: int | None, mode: str) -> None:
         raise ValueError(f"`mode` should be one of {', '.join(map(repr, MODES))}, got {mode!r}.")
 
 
-def _check_batch(target: Any, source: Any) -> None:
+def _check_batch(target: Any, source: Any, axes: tuple[int, ...]) -> None:
     for x in (target, source):
-        if x.ndim < 2:
+        if x.ndim < 1 + len(axes):
             raise ValueError(
-                f"Shape {x.shape} must have rank at least 2: `batch_jacobian` wants (batch, ...). Use `jacobian`."
+                f"Shape {x.shape} must have rank at least {1 + len(axes)}: `batch_jacobian` wants (batch, ...). "
+                "Use `jacobian`."
             )
-    if target._aval.dims[0] != source._aval.dims[0]:
+        if any(not isinstance(k, int) or not -x.ndim <= k < x.ndim for k in axes) or len(set(axes)) < len(axes):
+            raise ValueError(f"`batch_axes` {list(axes)} are not different axes of a tensor of shape {x.shape}.")
+    if axes == (0,) and target._aval.dims[0] != source._aval.dims[0]:
         raise ValueError(
             f"Need first dimension of target shape ({target.shape}) and source shape ({source.shape}) to match."
         )
+    for k in axes:
+        if k % target.ndim != k % source.ndim or target._aval.dims[k] != source._aval.dims[k]:
+            raise ValueError(
+                f"Batch axis {k} should be one axis of one size in target and source, got shapes {target.shape} and "
+                f"{source.shape}."
+            )
 
 
 def _report(verdict: Verdict, on_dependence: str) -> None:

@@ -61,7 +61,7 @@ def _build(end: TrieNode, target: int, sources: tuple[int, ...]) -> Any:
 def _block(nodes: Sequence[Any], g: Value, x: Value, given: Sequence[Value]) -> Value | None:
     cotangent = Value(g.aval)
     (pulled,) = pull_back(nodes, [g], [cotangent], [x])
-    return None if pulled is None else cheaper(pulled, g, x, cotangent, [*given, cotangent], False, "auto")
+    return None if pulled is None else cheaper(pulled, g, x, cotangent, [*given, cotangent], None, "auto")
 
 
 def _transposed(block: Value, rank: int) -> Value:

@@ -29,6 +29,7 @@ from gradtape.transforms.rows.terms import Rows, Term, rows_of, seed
 from gradtape.transforms.simplify import simplify
 from gradtape.transforms.vectorize import lifted, swapped, vectorize
 
+Batch = tuple[int, ...] | None  # the axes that target and source share as batch; None: a whole Jacobian
 PROVED = Verdict("proved")
 MODES = ("auto", "reverse", "forward")
 
@@ -47,7 +48,7 @@ class RowsProgram:
 
 
 def jacobians(
-    recorder: Recorder, target: int, sources: Sequence[int], batch: bool = False, mode: str = "auto"
+    recorder: Recorder, target: int, sources: Sequence[int], batch: Batch = None, mode: str = "auto"
 ) -> list[Tensor | None]:
     """The Jacobians of a target slot with respect to source slots: shape (target, source), or with `batch`
     (batch, rest of the target, rest of the source), where seeds sum over the batch."""
@@ -63,7 +64,7 @@ def jacobians(
     return [None if i is None else results[i] for i in program.results]
 
 
-def build(end: TrieNode, target: int, sources: tuple[int, ...], batch: bool, mode: str) -> Any:
+def build(end: TrieNode, target: int, sources: tuple[int, ...], batch: Batch, mode: str) -> Any:
     """Differentiate, vectorize in both modes, keep the cheaper one."""
     backward = Backward(Path(end, {}), target, sources)
     if backward.rules:
@@ -72,18 +73,20 @@ def build(end: TrieNode, target: int, sources: tuple[int, ...], batch: bool, mod
     return _program(backward.path, graphs, [], CompiledGraph)
 
 
-def independence(recorder: Recorder, target: int, source: int) -> Verdict:
+def independence(recorder: Recorder, target: int, source: int, batch: tuple[int, ...]) -> Verdict:
     """Whether examples of a target slot depend on their own example of a source slot alone."""
-    key = ("independence", target, source)
-    program: Any = PROGRAMS.find(recorder.node, key, functools.partial(_judged, recorder.node, target, source))
+    key = ("independence", target, source, batch)
+    judge: Any = functools.partial(_judged, recorder.node, target, source, batch)
+    program: Any = PROGRAMS.find(recorder.node, key, judge)
     verdict: Verdict = program.verdict
     return verdict
 
 
-def _judged(end: TrieNode, target: int, source: int) -> Any:
+def _judged(end: TrieNode, target: int, source: int, batch: tuple[int, ...]) -> Any:
     path = Path(end, {})
-    verdict = batch_verdict(path.nodes, path.values[source], path.values[target])
-    return RowsProgram([], None, [], verdict=verdict)
+    verdicts = [batch_verdict(path.nodes, path.values[source], path.values[target], axis) for axis in batch]
+    order_of = {"mixed": 0, "unknown": 1, "proved": 2}
+    return RowsProgram([], None, [], verdict=min(verdicts, key=lambda v: order_of[v.kind], default=PROVED))
 
 
 def _program(path: Path, graphs: list[Value | None], captured: list[Value], compiler: Any) -> RowsProgram:
@@ -100,7 +103,7 @@ def _program(path: Path, graphs: list[Value | None], captured: list[Value], comp
 
 
 def _with_rules(
-    recorder: Recorder, rules: tuple[int, ...], target: int, sources: tuple[int, ...], batch: bool, mode: str
+    recorder: Recorder, rules: tuple[int, ...], target: int, sources: tuple[int, ...], batch: Batch, mode: str
 ) -> tuple[RowsProgram, list[Tensor]]:
     """Custom rules are traced for one row, and that is done to all rows: a rule that clips the norm of what it is
     given clips each row. Whether a rule is linear in its cotangent is not known, so rows run in reverse."""
@@ -134,7 +137,7 @@ class Backward:
         nodes = order([p for p in self.pulled if p is not None], self.given)
         return tuple(sorted(n.step.params["ordinal"] for n in nodes if isinstance(n.step.op, HostRule)))
 
-    def jacobian(self, i: int, batch: bool, mode: str) -> Value | None:
+    def jacobian(self, i: int, batch: Batch, mode: str) -> Value | None:
         pulled = self.pulled[i]
         if pulled is None:
             return None
@@ -167,11 +170,11 @@ def chosen(pulled: Value, y: Value, x: Value, cotangent: Value, given: Sequence[
 
 
 def cheaper(
-    pulled: Value, y: Value, x: Value, cotangent: Value, given: Sequence[Value], batch: bool, mode: str
+    pulled: Value, y: Value, x: Value, cotangent: Value, given: Sequence[Value], batch: Batch, mode: str
 ) -> Value:
     """The dense Jacobian as a graph value over residuals."""
-    if batch:
-        return _batch_reverse(pulled, y, cotangent, given)
+    if batch is not None:
+        return _batch_reverse(pulled, y, cotangent, given, batch)
     return chosen(pulled, y, x, cotangent, given, mode).dense
 
 
@@ -185,14 +188,21 @@ def _forward(pulled: Value, y: Value, x: Value, cotangent: Value, given: Sequenc
     return b, swapped(rows)
 
 
-def _batch_reverse(pulled: Value, y: Value, cotangent: Value, given: Sequence[Value]) -> Value:
-    """Seeds that are the identity over all axes of the target but the first, and ones along that."""
-    n, *rest = y.aval.dims
-    axes = tuple(whole(d) for d in rest)
-    start = [] if 0 in y.aval.dims else [Term((), axes, (whole(n), *axes))]
-    b, v = vectorized_rows(pulled, cotangent, rows_of(start, rest, y.aval.dims, y.aval.dtype), given)
-    terms = tuple(Term(t.factors, (t.own[0], *t.rows), t.own[1:]) for t in v.terms)
-    return dense(b, Rows(terms, (v.shape[0], *v.rows), v.shape[1:], v.dtype))
+def _batch_reverse(pulled: Value, y: Value, cotangent: Value, given: Sequence[Value], batch: tuple[int, ...]) -> Value:
+    """Seeds that are the identity over all axes of the target but the batch, and ones along that."""
+    dims = y.aval.dims
+    axes = tuple(whole(d) for d in dims)
+    rows = tuple(a for k, a in enumerate(axes) if k not in batch)
+    rest = [d for k, d in enumerate(dims) if k not in batch]
+    start = [] if 0 in dims else [Term((), rows, axes)]
+    b, v = vectorized_rows(pulled, cotangent, rows_of(start, rest, dims, y.aval.dtype), given)
+    inside = [k for k in range(len(v.shape)) if k not in batch]
+
+    def arranged(parts: Sequence[Any], own: Sequence[Any]) -> tuple[Any, ...]:
+        return (*(own[k] for k in batch), *parts)
+
+    terms = tuple(Term(t.factors, arranged(t.rows, t.own), tuple(t.own[k] for k in inside)) for t in v.terms)
+    return dense(b, Rows(terms, arranged(v.rows, v.shape), tuple(v.shape[k] for k in inside), v.dtype))
 
 
 def vectorized_rows(v: Value, varying: Value, seeds: Rows, given: Sequence[Value]) -> tuple[Builder, Rows]:
@@ -215,20 +225,26 @@ def looped(recorder: Recorder, target: Tensor, sources: Sequence[int]) -> list[T
     return [stacked([r[i] for r in rows], dims) for i in range(len(sources))]
 
 
-def batch_looped(recorder: Recorder, target: Tensor, sources: Sequence[int]) -> list[Tensor | None]:
+def batch_looped(
+    recorder: Recorder, target: Tensor, sources: Sequence[int], batch: tuple[int, ...]
+) -> list[Tensor | None]:
     """The batch Jacobians from one gradient per element of an example, summed over the batch."""
-    n, *rest = target._aval.dims
+    dims = target._aval.dims
+    rest = [n for k, n in enumerate(dims) if k not in batch]
+    inside = [n if k not in batch else 1 for k, n in enumerate(dims)]
     ones = np.eye(math.prod(rest), dtype=target._aval.dtype.numpy_dtype)
-    rows = [_row(recorder, target, sources, np.tile(one.reshape(1, *rest), (n, *(1,) * len(rest)))) for one in ones]
-    results = []
-    for i in range(len(sources)):
-        whole_result = stacked([r[i] for r in rows], tuple(rest))
-        if whole_result is not None:
-            k = len(rest)
-            order = (k, *range(k), *range(k + 1, len(whole_result._aval.dims)))
-            whole_result = unary(TRANSPOSE.bind(perm=order), whole_result)
-        results.append(whole_result)
-    return results
+    wide = [np.broadcast_to(one.reshape(inside), dims).copy() for one in ones]
+    rows = [_row(recorder, target, sources, one) for one in wide]
+    return [_batch_first(stacked([r[i] for r in rows], tuple(rest)), len(rest), batch) for i in range(len(sources))]
+
+
+def _batch_first(result: Tensor | None, lead: int, batch: tuple[int, ...]) -> Tensor | None:
+    """(rest of the target, source) as (batch, rest of the target, rest of the source)."""
+    if result is None:
+        return None
+    at = [lead + k for k in batch]
+    order = (*at, *(k for k in range(len(result._aval.dims)) if k not in at))
+    return unary(TRANSPOSE.bind(perm=order), result)
 
 
 def _row(recorder: Recorder, target: Tensor, sources: Sequence[int], cotangent: Any) -> list[Tensor | None]:

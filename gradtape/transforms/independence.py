@@ -51,11 +51,11 @@ class _Mixed(Exception):
     """An op after which an element depends on all examples."""
 
 
-def batch_verdict(nodes: Sequence[Node], source: Value, target: Value) -> Verdict:
-    """Whether example i of the target depends on example i of the source alone."""
+def batch_verdict(nodes: Sequence[Node], source: Value, target: Value, axis: int = 0) -> Verdict:
+    """Whether example i of the target, along an axis, depends on example i of the source alone."""
     b = Builder()
     axes = tuple(whole(n) for n in source.aval.dims)
-    start = rows_of([Term((), axes[:1], axes)], source.aval.dims[:1], source.aval.dims, float32)
+    start = rows_of([Term((), (axes[axis],), axes)], [source.aval.dims[axis]], source.aval.dims, float32)
     known = {id(source): start}
     blamed = ""
     for node in nodes:
@@ -74,7 +74,7 @@ def batch_verdict(nodes: Sequence[Node], source: Value, target: Value) -> Verdic
             if not blamed and not _is_aligned(r):
                 blamed = node.step.name
     found = known.get(id(target))
-    if found is None or all(_is_first(t) for t in found.terms):
+    if found is None or all(_stands_at(t, axis) for t in found.terms):
         return Verdict("proved")
     return Verdict("mixed", blamed or nodes[-1].step.name)
 
@@ -208,6 +208,6 @@ def _is_aligned(v: Rows) -> bool:
     return all(not t.rows[0] or all(p.where is None for p in (*t.rows[0], *_letter_pairs(t))) for t in v.terms)
 
 
-def _is_first(t: Term) -> bool:
-    """Whether example and position on the first axis are one."""
-    return bool(t.own) and (not t.rows[0] or t.rows[0] == t.own[0])
+def _stands_at(t: Term, axis: int) -> bool:
+    """Whether example and position along an axis are one."""
+    return axis < len(t.own) and (not t.rows[0] or t.rows[0] == t.own[axis])
