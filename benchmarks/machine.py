@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 THREAD_VARIABLES = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
-# Where both are preset to an older core, products of matrices take twice as long.
-UNSET = ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")
+# Where the first two are preset to an older core, products of matrices take twice as long; with the third, a package
+# that no installer has compiled is compiled again by each process that imports it.
+UNSET = ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE", "PYTHONDONTWRITEBYTECODE")
 FIXED = {"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_LEVEL": "3"}
 
 
