@@ -172,7 +172,7 @@ def pinv(a: Any, rcond: Any = None, validate_args: bool = False, name: str | Non
     if rcond is None:
         size = max(x._aval.dims[-2:], default=0)
         rcond = 10 * size * float(ml_dtypes.finfo(dtype.real_dtype.numpy_dtype).eps) if dtype.is_differentiable else 0
-    return binary(matrix_functions.PINV.bind(), x, cast(convert(rcond), dtype))
+    return binary(matrix_functions.PINV.bind(), x, cast(operand(rcond, dtype), dtype))
 
 
 def lstsq(matrix: Any, rhs: Any, l2_regularizer: Any = 0.0, fast: bool = True, name: str | None = None) -> Tensor:
@@ -210,7 +210,7 @@ def _regularized(gram: Tensor, weight: Any) -> Tensor:
     if isinstance(weight, int | float) and weight == 0:
         return gram
     n, dtype = gram._aval.dims[-1], gram._aval.dtype
-    return gram + diag(cast(convert(weight), dtype) * operand([1.0] * n, dtype))
+    return gram + diag(cast(operand(weight, dtype), dtype) * operand([1.0] * n, dtype))
 
 
 # ------------------------------------------------------------------ determinants

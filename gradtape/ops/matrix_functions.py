@@ -16,11 +16,12 @@ from gradtape.ops.opaque import Opaque
 from gradtape.ops.samples import BadSample, Sample, Spec
 from gradtape.ops.solving import NOT_SQUARE, regular
 
-# Padé approximants of exp (Higham, The scaling and squaring method for the matrix exponential revisited, 2005):
-# the coefficients of the numerator, and the 1-norm up to which they are exact to rounding.
+# Padé approximants of exp (Higham, The scaling and squaring method for the matrix exponential revisited, 2005; Al-Mohy
+# & Higham, A new scaling and squaring algorithm for the matrix exponential, 2009): the size up to which they are exact
+# to rounding, and the coefficients of the numerator.
 SINGLE = (3.925724783138660, (17297280.0, 8648640.0, 1995840.0, 277200.0, 25200.0, 1512.0, 56.0, 1.0))
 DOUBLE = (
-    5.371920351148152,
+    4.25,
     (
         64764752532480000.0,
         32382376266240000.0,
@@ -80,12 +81,45 @@ def _scaled_and_squared(xp: Any, a: Any) -> Any:
     if a.size == 0:
         return a.copy()
     bound, coefficients = SINGLE if xp.finfo(a.dtype).eps > 1e-10 else DOUBLE
-    size = xp.minimum(xp.abs(a).sum(axis=-2).max(axis=-1), xp.finfo(a.dtype).max)
-    squarings = xp.ceil(xp.log2(xp.maximum(size / bound, 1.0))).astype(int)
+    squarings = _squarings(xp, a, bound, len(coefficients) - 1)
     result = _approximant(xp, xp.ldexp(1.0, -squarings)[..., None, None].astype(a.real.dtype) * a, coefficients)
     for done in range(int(squarings.max())):
         result = xp.where((squarings > done)[..., None, None], result @ result, result)
     return result
+
+
+def _squarings(xp: Any, a: Any, bound: float, degree: int) -> Any:
+    """As few halvings as bring the matrix below the bound, in a size that is no more than its powers have: many
+    squarings of a matrix that is nearly 1 would lose what it differs by."""
+    norm = xp.minimum(_norm(xp, a), xp.finfo(a.dtype).max)
+    unit = a / xp.where(norm > 0, norm, xp.ones_like(norm))[..., None, None]
+    square = unit @ unit
+    fourth = square @ square
+    d4, d6, d8 = (_norm(xp, power) ** (1 / k) for k, power in ((4, fourth), (6, fourth @ square), (8, fourth @ fourth)))
+    size = norm * xp.minimum(xp.maximum(d4, d6), xp.maximum(d6, d8))
+    least = xp.ceil(xp.log2(xp.maximum(size / bound, 1.0)))
+    more = xp.log2(_norm_of_power(xp, xp.abs(unit), 2 * degree + 1)) + 2 * degree * (xp.log2(norm) - least)
+    more += _log2_of_error(degree) - math.log2(float(xp.finfo(a.dtype).eps) / 2)
+    return (least + xp.maximum(xp.ceil(more / (2 * degree)), 0)).astype(int)
+
+
+def _log2_of_error(degree: int) -> float:
+    """Of the first coefficient in which the approximant of this degree differs from exp."""
+    m = math.factorial(degree)
+    return math.log2(m * m) - math.log2(math.factorial(2 * degree) * math.factorial(2 * degree + 1))
+
+
+def _norm(xp: Any, a: Any) -> Any:
+    """The largest column sum."""
+    return xp.abs(a).sum(axis=-2).max(axis=-1)
+
+
+def _norm_of_power(xp: Any, a: Any, power: int) -> Any:
+    """The norm of a power of a matrix without negative elements, by products with a vector."""
+    sums = xp.ones((*a.shape[:-2], 1, a.shape[-1]), a.dtype)
+    for _ in range(power):
+        sums = sums @ a
+    return sums.max(axis=(-2, -1))
 
 
 def _approximant(xp: Any, a: Any, coefficients: tuple[float, ...]) -> Any:
