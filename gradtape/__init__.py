@@ -188,11 +188,13 @@ from gradtape.ir.dtypes import bool_ as bool
 from gradtape.ir.dtypes import float16 as half
 from gradtape.ir.dtypes import float64 as double
 from gradtape.ir.shapes import TensorShape
+from gradtape.jacobians import BatchDependenceWarning
+from gradtape.recording import UnconnectedGradients
 from gradtape.runtime.indexed_slices import IndexedSlices
 from gradtape.runtime.structured import Jacobian
 from gradtape.runtime.tensor import Tensor
 from gradtape.runtime.variable import Variable
-from gradtape.tape import BatchDependenceWarning, GradientTape, UnconnectedGradients
+from gradtape.tape import GradientTape
 from gradtape.version import __version__
 
 newaxis = None

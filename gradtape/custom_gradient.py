@@ -16,12 +16,12 @@ from gradtape.ir.aval import Aval
 from gradtape.ir.shapes import broadcast, shape_text
 from gradtape.ops.arithmetic import CAST
 from gradtape.ops.layout import BROADCAST_TO, RESHAPE
+from gradtape.recording import flatten, leaves_of
 from gradtape.runtime.convert import convert
 from gradtape.runtime.dispatch import execute, unary
 from gradtape.runtime.state import STATE
 from gradtape.runtime.tensor import Tensor, wrap
 from gradtape.runtime.variable import Variable
-from gradtape.tape import flatten, leaves_of
 from gradtape.transforms.differentiate import filled_step
 
 

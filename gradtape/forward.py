@@ -9,6 +9,7 @@ from typing import Any
 import optree
 
 from gradtape.ir.shapes import shape_text
+from gradtape.recording import UnconnectedGradients, flatten, leaves_of, unconnected_of
 from gradtape.runtime.convert import convert
 from gradtape.runtime.dispatch import execute
 from gradtape.runtime.forward import pushforward
@@ -16,7 +17,6 @@ from gradtape.runtime.record import Recorder
 from gradtape.runtime.state import STATE, new_id
 from gradtape.runtime.tensor import Tensor
 from gradtape.runtime.variable import Variable
-from gradtape.tape import UnconnectedGradients, flatten, leaves_of, unconnected_of
 from gradtape.transforms.differentiate import filled_step
 
 

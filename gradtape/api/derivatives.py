@@ -12,9 +12,10 @@ from gradtape.api.mapping import vectorized_map
 from gradtape.api.reductions import reduce_sum
 from gradtape.forward import ForwardAccumulator
 from gradtape.ir.errors import InvalidArgumentError
+from gradtape.recording import UnconnectedGradients, flatten
 from gradtape.runtime.tensor import Tensor
 from gradtape.runtime.variable import Variable
-from gradtape.tape import GradientTape, UnconnectedGradients, flatten
+from gradtape.tape import GradientTape
 
 ZERO = UnconnectedGradients.ZERO
 

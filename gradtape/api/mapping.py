@@ -9,11 +9,11 @@ import optree
 
 from gradtape.api.layout import stack
 from gradtape.ir.errors import InvalidArgumentError
+from gradtape.recording import flatten
 from gradtape.runtime.convert import convert
 from gradtape.runtime.subscript import subscript
 from gradtape.runtime.tensor import Tensor
 from gradtape.runtime.vectorized import map_elements
-from gradtape.tape import flatten
 
 
 def vectorized_map(fn: Callable[[Any], Any], elems: Any, fallback_to_while_loop: bool = True, warn: bool = True) -> Any:

@@ -1,0 +1,183 @@
+"""What a tape records and which derivatives may be asked of it: the part that all questions share. Floor: tape."""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Any, Self
+
+import optree
+
+from gradtape.runtime.convert import converters
+from gradtape.runtime.record import Recorder
+from gradtape.runtime.state import STATE
+from gradtape.runtime.tensor import Tensor
+from gradtape.runtime.variable import Variable
+
+
+class UnconnectedGradients(enum.Enum):
+    """What the gradient is where source and target are not connected: `NONE` (None) or `ZERO` (zeros)."""
+
+    NONE = "none"
+    ZERO = "zero"
+
+
+class Recording:
+    """Records operations while it is active; `GradientTape` is the recording with its questions."""
+
+    def __init__(self, persistent: bool = False, watch_accessed_variables: bool = True) -> None:
+        self._persistent = bool(persistent)
+        self._watch_accessed = bool(watch_accessed_variables)
+        self._recorder: Recorder | None = None
+        self._recording = False
+        self._seen: list[Variable] = []  # watched variables that survive the end of the recording
+
+    def __enter__(self) -> Self:
+        if self._recording:
+            raise ValueError("Tape is still recording: it cannot be entered again before its block ends.")
+        self._push()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._recording:
+            self._pop()
+
+    def _push(self) -> None:
+        if self._recorder is None:
+            self._recorder = Recorder(self._watch_accessed)
+        STATE.recorders = (*STATE.recorders, self._recorder)
+        STATE.reads.clear()
+        self._recording = True
+
+    def _pop(self) -> None:
+        if not self._recording:
+            raise ValueError("Tape is not recording.")
+        STATE.recorders = tuple(r for r in STATE.recorders if r is not self._recorder)
+        STATE.reads.clear()
+        self._recording = False
+
+    def watch(self, tensor: Any) -> None:
+        """Trace a tensor or variable, or every one in a structure of them.
+
+        Raises:
+          ValueError: when something is neither.
+
+        >>> import gradtape as tf
+        >>> with tf.GradientTape() as tape:
+        ...     tape.watch(2.0)
+        Traceback (most recent call last):
+        ValueError: Passed in object 2.0 of type 'float', not a tf.Tensor or tf.Variable. Use `tf.constant`.
+        """
+        recorder = self._recorder
+        if recorder is None:
+            recorder = self._recorder = Recorder(self._watch_accessed)
+        for t in leaves_of(tensor):
+            if isinstance(t, Variable):
+                recorder.watch_variable(t)
+                STATE.reads.pop(t._id, None)  # what was read so far stays a constant
+            elif isinstance(t, Tensor):
+                recorder.watch(t)
+            else:
+                raise ValueError(
+                    f"Passed in object {t!r} of type {type(t).__name__!r}, not a tf.Tensor or tf.Variable. "
+                    "Use `tf.constant`."
+                )
+
+    @contextlib.contextmanager
+    def stop_recording(self) -> Iterator[None]:
+        """A block in which this tape records nothing.
+
+        Raises:
+          RuntimeError: when the tape has recorded nothing yet, or was used up.
+          ValueError: when the tape is not recording at the moment.
+        """
+        if self._recorder is None:
+            raise RuntimeError("Trying to stop recording a tape which is not recording.")
+        self._pop()
+        try:
+            yield
+        finally:
+            self._push()
+
+    def reset(self) -> None:
+        """Forget everything recorded and watched so far, as if the block began here.
+
+        Raises:
+          ValueError: when the tape is not recording.
+        """
+        if not self._recording:
+            raise ValueError("Tape is not recording: `reset` belongs inside its `with` block.")
+        self._pop()
+        self._recorder = Recorder(self._watch_accessed)
+        self._seen = []
+        self._push()
+
+    def watched_variables(self) -> tuple[Variable, ...]:
+        """The variables that this tape watches, in order of their construction."""
+        if self._recorder is not None:
+            self._seen = list(self._recorder.variables.values())
+        return tuple(sorted(self._seen, key=lambda v: v._id))
+
+    def _usable(self) -> None:
+        """Whether derivatives may be asked for."""
+        if self._recorder is None and self._persistent:
+            raise RuntimeError("The tape has recorded nothing: enter it with `with tape:` before asking for gradients.")
+        if self._recorder is None:
+            raise RuntimeError(
+                "A non-persistent GradientTape can only be used to compute one set of gradients (or jacobians). "
+                "Make it with `tf.GradientTape(persistent=True)`, or ask for all sources in one call."
+            )
+
+    def _finish(self) -> None:
+        """Free what a tape that is not persistent has kept."""
+        self.watched_variables()
+        self._recorder = None
+
+
+def sources_of(sources: Any) -> tuple[list[Any], Any]:
+    """The sources as a list, all of them tensors or variables, and what rebuilds their structure."""
+    wanted, structure = flatten(sources)
+    for s in wanted:
+        if not isinstance(s, Tensor | Variable):
+            raise TypeError(
+                "Argument `sources` should be a tensor, a variable or a structure of them, got an element of "
+                f"type {type(s).__name__!r}. Make it one with `tf.constant` and `tape.watch` it."
+            )
+    return wanted, structure
+
+
+def target_of(t: Any) -> Any:
+    for kind, _ in converters:
+        if isinstance(t, kind):
+            return t
+    if not isinstance(t, Tensor):
+        raise TypeError(
+            "Argument `target` should be a list or nested structure of Tensors or Variables, got an element of "
+            f"type {type(t).__name__!r}."
+        )
+    return t
+
+
+def unconnected_of(value: Any) -> UnconnectedGradients:
+    try:
+        return UnconnectedGradients(value)
+    except ValueError:
+        raise ValueError(
+            f"Unknown value for unconnected_gradients: {value!r}. Use tf.UnconnectedGradients.NONE or .ZERO."
+        ) from None
+
+
+def flatten(structure: Any) -> tuple[list[Any], Any]:
+    """The leaves of a structure and what rebuilds it; None for a single leaf."""
+    if isinstance(structure, Tensor | Variable):
+        return [structure], None
+    leaves, spec = optree.tree_flatten(structure, none_is_leaf=True)
+    return leaves, spec
+
+
+def leaves_of(structure: Any) -> list[Any]:
+    return flatten(structure)[0]
