@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import optree
 
 from gradtape.ir.aval import aval
+from gradtape.ops.layout import CONCAT, RESHAPE
 from gradtape.recording import (
     Recording,
     UnconnectedGradients,
@@ -20,17 +22,27 @@ from gradtape.recording import (
     unconnected_of,
 )
 from gradtape.runtime.chunks import Chunking, budget_of, chunked
+from gradtape.runtime.convert import convert
+from gradtape.runtime.dispatch import execute, unary
 from gradtape.runtime.hessian import hessian_blocks
 from gradtape.runtime.jacobian import MODES, batch_looped, independence, jacobians, looped, zeros_of
 from gradtape.runtime.state import STATE
 from gradtape.runtime.structured import JacobianPlan, structured_program
 from gradtape.runtime.structured import structured as structured_of
+from gradtape.runtime.subscript import subscript
 from gradtape.runtime.tensor import Tensor, wrap
 from gradtape.transforms.independence import Verdict
 
 
 class BatchDependenceWarning(UserWarning):
     """Examples of a batch depend on each other, or may do so, where `batch_jacobian` takes them for independent."""
+
+
+class FlatHessian(NamedTuple):
+    """A Hessian over all sources as one matrix, and what gives a vector over all sources their shapes."""
+
+    matrix: Tensor
+    unflatten: Callable[[Any], Any]
 
 
 class Jacobians(Recording):
@@ -270,7 +282,7 @@ class Jacobians(Recording):
                 "with `persistent=True`. Leave the argument out to compute all rows at once."
             )
 
-    def hessian(self, target: Any, sources: Any) -> Any:
+    def hessian(self, target: Any, sources: Any, *, flat: bool = False) -> Any:
         """The second derivatives of a scalar with respect to sources, from this tape alone.
 
         The Hessian is the Jacobian of the recorded program's gradient; modes are chosen by cost, blocks below the
@@ -279,6 +291,8 @@ class Jacobians(Recording):
         Args:
           target: a scalar tensor.
           sources: a tensor or variable, or a structure of them.
+          flat: return a `FlatHessian`: one symmetric matrix over all elements of all sources, in order, and
+            `unflatten(vector)`, which gives a vector of that length the structure and shapes of the sources.
 
         Returns:
           For a single source a tensor of shape `source.shape + source.shape`. Else the structure of `sources` twice:
@@ -318,6 +332,8 @@ class Jacobians(Recording):
         ]
         if not self._persistent:
             self._finish()
+        if flat:
+            return FlatHessian(_matrix(blocks, wanted), functools.partial(_unflatten, wanted, structure))
         if structure is None:
             return blocks[0][0]
         return optree.tree_unflatten(structure, [optree.tree_unflatten(structure, row) for row in blocks])
@@ -372,6 +388,36 @@ def _no_rows(target: Any, source: Any) -> Tensor:
 
 def _block(found: Tensor | None, row: Any, column: Any) -> Tensor:
     return zeros_of((*row._aval.dims, *column._aval.dims), row) if found is None else found
+
+
+def _matrix(blocks: Sequence[Sequence[Tensor]], sources: Sequence[Any]) -> Tensor:
+    """Blocks as one matrix."""
+    sizes = [s._aval.size for s in sources]
+    lines = [
+        joined([unary(RESHAPE.bind(shape=(m, n)), block) for block, n in zip(row, sizes, strict=True)], 1)
+        for row, m in zip(blocks, sizes, strict=True)
+    ]
+    return joined(lines, 0)
+
+
+def _unflatten(sources: Sequence[Any], structure: Any, vector: Any) -> Any:
+    """A vector over all elements of all sources, in their structure and shapes."""
+    sizes = [s._aval.size for s in sources]
+    flat = convert(vector)
+    if flat._aval.shape != (sum(sizes),):
+        raise ValueError(f"`unflatten` wants a vector of {sum(sizes)} elements, got shape {flat.shape}.")
+    parts, start = [], 0
+    for s, n in zip(sources, sizes, strict=True):
+        parts.append(unary(RESHAPE.bind(shape=s._aval.dims), subscript(flat, slice(start, start + n))))
+        start += n
+    return parts[0] if structure is None else optree.tree_unflatten(structure, parts)
+
+
+def joined(parts: Sequence[Tensor], axis: int) -> Tensor:
+    if len(parts) == 1:
+        return parts[0]
+    result: Tensor = execute(CONCAT.bind(axis=axis), parts)
+    return result
 
 
 def _identity(source: Any) -> Tensor | None:
