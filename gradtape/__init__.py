@@ -125,7 +125,7 @@ from gradtape.api.layout import (
     transpose,
     unstack,
 )
-from gradtape.api.mapping import map_fn, vectorized_map
+from gradtape.api.mapping import foldl, foldr, map_fn, scan, vectorized_map
 from gradtape.api.partition import (
     dynamic_partition,
     dynamic_stitch,
@@ -264,6 +264,8 @@ __all__ = [
     "float32",
     "float64",
     "floor",
+    "foldl",
+    "foldr",
     "gather",
     "gather_nd",
     "gauss_newton_product",
@@ -330,6 +332,7 @@ __all__ = [
     "roll",
     "round",
     "scalar_mul",
+    "scan",
     "scatter_nd",
     "searchsorted",
     "sequence_mask",

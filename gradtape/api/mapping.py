@@ -113,3 +113,103 @@ def map_fn(
         rows.append([convert(p) for p in parts])
     stacked = [stack(list(column)) for column in zip(*rows, strict=True)]
     return stacked[0] if spec is None else optree.tree_unflatten(spec, stacked)
+
+
+def scan(
+    fn: Callable[[Any, Any], Any],
+    elems: Any,
+    initializer: Any = None,
+    parallel_iterations: int = 10,
+    back_prop: bool = True,
+    swap_memory: bool = False,
+    infer_shape: bool = True,
+    reverse: bool = False,
+    name: str | None = None,
+) -> Any:
+    """The results of a running combination: y[i] = fn(y[i - 1], elems[i]), stacked.
+
+    Args:
+      fn: takes the result so far and one slice, and returns the next result, of one structure throughout.
+      elems: a tensor, or a structure of tensors with one first dimension.
+      initializer: what stands before the first result; by default the first slice is the first result.
+      parallel_iterations, back_prop, swap_memory, infer_shape, name: accepted for compatibility.
+      reverse: go from the last slice to the first.
+
+    Raises:
+      ValueError: no elements, or first dimensions that differ.
+
+    >>> import gradtape as tf
+    >>> print(tf.scan(lambda total, x: total + x, tf.constant([1.0, 2.0, 3.0])).numpy())
+    [1. 3. 6.]
+    """
+    steps = _steps(fn, elems, initializer, reverse, "scan")
+    if reverse:
+        steps.reverse()
+    leaves = [flatten(s) for s in steps]
+    stacked = [stack(list(column)) for column in zip(*[parts for parts, _ in leaves], strict=True)]
+    spec = leaves[0][1]
+    return stacked[0] if spec is None else optree.tree_unflatten(spec, stacked)
+
+
+def foldl(
+    fn: Callable[[Any, Any], Any],
+    elems: Any,
+    initializer: Any = None,
+    parallel_iterations: int = 10,
+    back_prop: bool = True,
+    swap_memory: bool = False,
+    name: str | None = None,
+) -> Any:
+    """The last result of `scan`: slices combined from the first to the last.
+
+    >>> import gradtape as tf
+    >>> float(tf.foldl(lambda a, x: a - x, tf.constant([1.0, 2.0, 3.0])))
+    -4.0
+    """
+    return _steps(fn, elems, initializer, False, "foldl")[-1]
+
+
+def foldr(
+    fn: Callable[[Any, Any], Any],
+    elems: Any,
+    initializer: Any = None,
+    parallel_iterations: int = 10,
+    back_prop: bool = True,
+    swap_memory: bool = False,
+    name: str | None = None,
+) -> Any:
+    """Slices combined from the last to the first.
+
+    >>> import gradtape as tf
+    >>> float(tf.foldr(lambda a, x: a - x, tf.constant([1.0, 2.0, 3.0])))
+    0.0
+    """
+    return _steps(fn, elems, initializer, True, "foldr")[-1]
+
+
+def _steps(fn: Callable[[Any, Any], Any], elems: Any, initializer: Any, backwards: bool, who: str) -> list[Any]:
+    """All results of a running combination, in the order in which they arise."""
+    leaves, structure = flatten(elems)
+    tensors = [convert(t) for t in leaves]
+    sizes = {t._aval.dims[0] if t.ndim else None for t in tensors}
+    if len(sizes) != 1 or sizes == {None}:
+        shapes = [str(t.shape) for t in tensors]
+        raise ValueError(f"`{who}` wants tensors of one first dimension, got shapes {shapes}.")
+    order = list(range(len(tensors[0])))
+    if backwards:
+        order.reverse()
+
+    def element(i: int) -> Any:
+        slices = [subscript(t, i) for t in tensors]
+        return slices[0] if structure is None else optree.tree_unflatten(structure, slices)
+
+    results: list[Any] = []
+    if initializer is None:
+        if not order:
+            raise ValueError(f"`{who}` over no elements wants an `initializer`.")
+        results.append(element(order.pop(0)))
+    state = results[0] if results else initializer
+    for i in order:
+        state = fn(state, element(i))
+        results.append(state)
+    return results or [initializer]
