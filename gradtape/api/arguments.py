@@ -39,6 +39,18 @@ def integer(value: Any, what: str) -> int:
         raise TypeError(f"`{what}` should be an integer, got {value!r} of type {type(value).__name__}.") from None
 
 
+def dimensions(value: Any, what: str) -> tuple[int, ...]:
+    """A shape, or counts along its axes: integers of 0 or more.
+
+    Raises:
+      InvalidArgumentError: for a negative one.
+    """
+    found = integers(value, what)
+    if any(n < 0 for n in found):
+        raise InvalidArgumentError(f"`{what}` should have no negative number, got {list(found)}.")
+    return found
+
+
 def one_axis(axis: Any, rank: int, what: str = "axis") -> int:
     """An axis as a number from 0 to rank - 1.
 

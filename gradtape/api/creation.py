@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.api.arguments import integers, one_axis
+from gradtape.api.arguments import dimensions, one_axis
 from gradtape.ir.aval import aval
 from gradtape.ir.dtypes import DType, as_dtype, float32, float64, string
 from gradtape.ir.errors import InvalidArgumentError
@@ -49,7 +49,7 @@ def constant(value: Any, dtype: Any = None, shape: Any = None, name: str = "Cons
         t = convert(value, wanted)
     if shape is None:
         return t
-    dims = integers(shape, "shape")
+    dims = dimensions(shape, "shape")
     if t._aval.size == 1 and size_of(dims) != 1:
         return unary(BROADCAST_TO.bind(shape=dims), unary(RESHAPE.bind(shape=()), t))
     if t._aval.size != size_of(dims):
@@ -96,7 +96,7 @@ def is_tensor(x: Any) -> bool:
 
 
 def _filled(shape: Any, value: Any, dtype: DType) -> Tensor:
-    dims = integers(shape, "shape")
+    dims = dimensions(shape, "shape")
     if dtype is string:
         value = b"" if value == 0 else value
         array: Any = np.full(dims, value, object)
@@ -133,7 +133,7 @@ def fill(dims: Any, value: Any, name: str | None = None) -> Tensor:
     >>> print(tf.fill([2], 7.0).numpy())
     [7. 7.]
     """
-    return unary(BROADCAST_TO.bind(shape=integers(dims, "dims")), convert(value))
+    return unary(BROADCAST_TO.bind(shape=dimensions(dims, "dims")), convert(value))
 
 
 def zeros_like(input: Any, dtype: Any = None, name: str | None = None) -> Tensor:
@@ -168,10 +168,11 @@ def eye(
     [[1. 0.]
      [0. 1.]]
     """
-    rows = int(num_rows)
-    matrix = np.eye(rows, rows if num_columns is None else int(num_columns)).astype(as_dtype(dtype).numpy_dtype)
+    (rows,) = dimensions(num_rows, "num_rows")
+    (columns,) = (rows,) if num_columns is None else dimensions(num_columns, "num_columns")
+    matrix = np.eye(rows, columns).astype(as_dtype(dtype).numpy_dtype)
     if batch_shape is not None:
-        matrix = np.tile(matrix, (*integers(batch_shape, "batch_shape"), 1, 1))
+        matrix = np.tile(matrix, (*dimensions(batch_shape, "batch_shape"), 1, 1))
     return from_array(matrix)
 
 

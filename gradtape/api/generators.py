@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gradtape.api import draws
-from gradtape.api.arguments import integer, integers
+from gradtape.api.arguments import dimensions, integer, integers
 from gradtape.api.draws import MASK, Source, mixed
 from gradtape.ir.dtypes import as_dtype, float32, uint64
 from gradtape.ir.errors import InvalidArgumentError
@@ -121,14 +121,14 @@ class Generator:
         self, shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = float32, name: str | None = None
     ) -> Tensor:
         """Normally distributed numbers, as `tf.random.normal`."""
-        drawn = draws.normal(integers(shape, "shape"), draws.floating(dtype), self._next())
+        drawn = draws.normal(dimensions(shape, "shape"), draws.floating(dtype), self._next())
         return draws.scaled_normal(drawn, mean, stddev)
 
     def truncated_normal(
         self, shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = float32, name: str | None = None
     ) -> Tensor:
         """Normally distributed numbers within two deviations, as `tf.random.truncated_normal`."""
-        drawn = draws.truncated_normal(integers(shape, "shape"), draws.floating(dtype), self._next())
+        drawn = draws.truncated_normal(dimensions(shape, "shape"), draws.floating(dtype), self._next())
         return draws.scaled_normal(drawn, mean, stddev)
 
     def uniform(
@@ -139,7 +139,7 @@ class Generator:
         Raises:
           ValueError: integers without `maxval`, or an empty interval of them.
         """
-        wanted, dims = as_dtype(dtype), integers(shape, "shape")
+        wanted, dims = as_dtype(dtype), dimensions(shape, "shape")
         if not wanted.is_integer:
             drawn = draws.unit(dims, draws.floating(wanted), self._next())
             return draws.between(drawn, minval, 1 if maxval is None else maxval)
@@ -157,7 +157,7 @@ class Generator:
         wanted = as_dtype(dtype)
         if not wanted.is_integer:
             raise InvalidArgumentError(f"`uniform_full_int` wants an integer dtype, got {wanted.name}.")
-        return draws.full_integers(integers(shape, "shape"), wanted, self._next())
+        return draws.full_integers(dimensions(shape, "shape"), wanted, self._next())
 
     def make_seeds(self, count: Any = 1) -> Tensor:
         """Seeds for the stateless functions: a tensor of int64 of shape (2, count)."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.api.arguments import integers, one_axis, same_rank
+from gradtape.api.arguments import dimensions, integers, one_axis, same_rank
 from gradtape.api.elementwise import cast, where
 from gradtape.ir.dtypes import DType, bool_, float32, int64
 from gradtape.ir.errors import InvalidArgumentError
@@ -126,7 +126,7 @@ def scatter_nd(indices: Any, updates: Any, shape: Any, name: str | None = None) 
     >>> print(tf.scatter_nd([[1], [1]], [2.0, 3.0], [3]).numpy())
     [0. 5. 0.]
     """
-    at, values, dims = convert(indices), convert(updates), integers(shape, "shape")
+    at, values, dims = convert(indices), convert(updates), dimensions(shape, "shape")
     depth = index_depth(at, dims, "scatter_nd")
     inner = dims[depth:]
     if values._aval.dims != at._aval.dims[:-1] + inner:
@@ -226,6 +226,11 @@ def strided_slice(
     """
     first, last = integers(begin, "begin"), integers(end, "end")
     steps = (1,) * len(first) if strides is None else integers(strides, "strides")
+    if not len(first) == len(last) == len(steps):
+        raise InvalidArgumentError(
+            "`strided_slice` wants `begin`, `end` and `strides` of one length, got "
+            f"{len(first)}, {len(last)} and {len(steps)}."
+        )
     key: list[Any] = []
     for k, (b, e, s) in enumerate(zip(first, last, steps, strict=True)):
         bit = 1 << k
@@ -297,7 +302,7 @@ def one_hot(
     if not at._aval.dtype.is_integer:
         raise InvalidArgumentError(f"`one_hot` wants integer indices, got a {at.dtype.cname} tensor.")
     on, off, wanted = _on_and_off(on_value, off_value, as_optional_dtype(dtype))
-    n = int(depth)
+    (n,) = dimensions(depth, "depth")
     k = at.ndim if axis in (None, -1) else one_axis(axis, at.ndim + 1)
     spread = reshape(cast(at, int64), (*at._aval.dims[:k], 1, *at._aval.dims[k:]))
     place = positions(np.arange(n).reshape((n,) + (1,) * (at.ndim - k)))

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from gradtape.api.arguments import axes, full_shape, integer, integers, one_axis, pairs, same_rank
+from gradtape.api.arguments import axes, dimensions, full_shape, integer, integers, one_axis, pairs, same_rank
 from gradtape.api.elementwise import conj, identity, where
 from gradtape.ir.errors import InvalidArgumentError
 from gradtape.ir.shapes import TensorShape, broadcast, shape_text
@@ -93,7 +93,7 @@ def broadcast_to(input: Any, shape: Any, name: str | None = None) -> Tensor:
     [[1 2]
      [1 2]]
     """
-    return unary(ops.BROADCAST_TO.bind(shape=integers(shape, "shape")), convert(input))
+    return unary(ops.BROADCAST_TO.bind(shape=dimensions(shape, "shape")), convert(input))
 
 
 def broadcast_static_shape(shape_x: Any, shape_y: Any) -> TensorShape:
@@ -254,7 +254,7 @@ def tile(input: Any, multiples: Any, name: str | None = None) -> Tensor:
     [1 2 1 2]
     """
     x = convert(input)
-    times = integers(multiples, "multiples")
+    times = dimensions(multiples, "multiples")
     same_rank(x, times, "multiples")
     return _repeated(x, times, inner=False)
 
@@ -279,7 +279,7 @@ def repeat(input: Any, repeats: Any, axis: Any = None, name: str | None = None) 
     if axis is None:
         x, axis = reshaped(x, (x._aval.size,)), 0
     k = one_axis(axis, x.ndim)
-    counts = integers(repeats, "repeats")
+    counts = dimensions(repeats, "repeats")
     if len(counts) == 1:
         return _repeated(x, tuple(counts[0] if j == k else 1 for j in range(x.ndim)), inner=True)
     if len(counts) != x._aval.dims[k]:

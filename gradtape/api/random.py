@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from gradtape.api import draws
-from gradtape.api.arguments import integer, integers
+from gradtape.api.arguments import dimensions, integer
 from gradtape.api.generators import Generator, get_global_generator, set_global_generator
 from gradtape.api.indexing import gather
 from gradtape.api.seeds import SEEDS, set_seed
@@ -77,7 +77,7 @@ def normal(
     TensorShape([2, 3])
     """
     wanted = draws.floating(dtype)
-    drawn = draws.normal(integers(shape, "shape"), wanted, SEEDS.next("normal", seed))
+    drawn = draws.normal(dimensions(shape, "shape"), wanted, SEEDS.next("normal", seed))
     return draws.scaled_normal(drawn, mean, stddev)
 
 
@@ -105,7 +105,7 @@ def uniform(
     >>> bool(tf.reduce_all(tf.random.uniform([100]) < 1.0))
     True
     """
-    wanted, dims = as_dtype(dtype), integers(shape, "shape")
+    wanted, dims = as_dtype(dtype), dimensions(shape, "shape")
     source = SEEDS.next("uniform", seed)
     if wanted.is_integer:
         if maxval is None:
@@ -135,7 +135,7 @@ def truncated_normal(
     True
     """
     wanted = draws.floating(dtype)
-    drawn = draws.truncated_normal(integers(shape, "shape"), wanted, SEEDS.next("truncated_normal", seed))
+    drawn = draws.truncated_normal(dimensions(shape, "shape"), wanted, SEEDS.next("truncated_normal", seed))
     return draws.scaled_normal(drawn, mean, stddev)
 
 
@@ -166,7 +166,7 @@ def gamma(
     wanted = draws.floating(dtype)
     a, rate = convert_all([alpha, 1.0 if beta is None else beta], wanted)
     _refuse_gradient(a)
-    dims = (*integers(shape, "shape"), *_common(a, rate))
+    dims = (*dimensions(shape, "shape"), *_common(a, rate))
     drawn = draws.gamma(dims, np.asarray(a), wanted, SEEDS.next("gamma", seed))
     return drawn if beta is None else drawn / rate
 
@@ -202,7 +202,7 @@ def poisson(shape: Any, lam: Any, dtype: Any = float32, seed: int | None = None,
     TensorShape([10, 2])
     """
     rate = np.asarray(convert(lam)).astype(np.float64)
-    dims = (*integers(shape, "shape"), *rate.shape)
+    dims = (*dimensions(shape, "shape"), *rate.shape)
     return draws.poisson(dims, rate, as_dtype(dtype), SEEDS.next("poisson", seed))
 
 

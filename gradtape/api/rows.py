@@ -94,7 +94,7 @@ def bias_add(value: Any, bias: Any, data_format: str | None = None, name: str | 
     """A vector added along the last axis (along axis 1 with `data_format="NCHW"`).
 
     Raises:
-      ValueError: a bias that is no vector of that axis' size.
+      InvalidArgumentError: a bias that is no vector of that axis' size, or a value of fewer than two axes.
 
     >>> import gradtape as tf
     >>> print(tf.nn.bias_add([[1.0, 2.0]], [10.0, 20.0]).numpy())
@@ -104,8 +104,10 @@ def bias_add(value: Any, bias: Any, data_format: str | None = None, name: str | 
     b = operand(bias, x._aval.dtype)
     first = bool(data_format) and str(data_format).startswith("NC")
     axis = 1 if first else x.ndim - 1
+    if x.ndim < 2:
+        raise InvalidArgumentError(f"`bias_add` wants a value of two or more dimensions, got shape {x.shape}.")
     if b.ndim != 1 or b._aval.dims[0] != x._aval.dims[axis]:
-        raise ValueError(f"`bias` should be a vector of size {x._aval.dims[axis]}, got shape {b.shape}.")
+        raise InvalidArgumentError(f"`bias` should be a vector of size {x._aval.dims[axis]}, got shape {b.shape}.")
     return x + reshape(b, (b._aval.dims[0], *(1,) * (x.ndim - 1 - axis)))
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from gradtape.api import draws
-from gradtape.api.arguments import integer, integers
+from gradtape.api.arguments import dimensions, integer
 from gradtape.api.draws import MASK, Source, mixed
 from gradtape.ir.dtypes import as_dtype, float32, int32, int64
 from gradtape.ir.errors import InvalidArgumentError
@@ -55,7 +55,7 @@ def stateless_uniform(
     >>> bool(tf.reduce_all(a == b))
     True
     """
-    wanted, dims, source = as_dtype(dtype), integers(shape, "shape"), _source(seed, 0)
+    wanted, dims, source = as_dtype(dtype), dimensions(shape, "shape"), _source(seed, 0)
     if not wanted.is_integer:
         drawn = draws.unit(dims, draws.floating(wanted), source)
         return draws.between(drawn, minval, 1 if maxval is None else maxval)
@@ -84,7 +84,7 @@ def stateless_normal(
     >>> tf.random.stateless_normal([2, 3], seed=[1, 2]).shape
     TensorShape([2, 3])
     """
-    drawn = draws.normal(integers(shape, "shape"), draws.floating(dtype), _source(seed, 1))
+    drawn = draws.normal(dimensions(shape, "shape"), draws.floating(dtype), _source(seed, 1))
     return draws.scaled_normal(drawn, mean, stddev)
 
 
@@ -107,7 +107,7 @@ def stateless_truncated_normal(
     >>> tf.random.stateless_truncated_normal([2, 3], seed=[1, 2]).shape
     TensorShape([2, 3])
     """
-    drawn = draws.truncated_normal(integers(shape, "shape"), draws.floating(dtype), _source(seed, 2))
+    drawn = draws.truncated_normal(dimensions(shape, "shape"), draws.floating(dtype), _source(seed, 2))
     return draws.scaled_normal(drawn, mean, stddev)
 
 
@@ -132,7 +132,7 @@ def stateless_gamma(
     """
     wanted = draws.floating(dtype)
     a = np.asarray(convert(operand(alpha, wanted)))
-    drawn = draws.gamma(integers(shape, "shape"), a, wanted, _source(seed, 3))
+    drawn = draws.gamma(dimensions(shape, "shape"), a, wanted, _source(seed, 3))
     return drawn if beta is None else drawn / operand(beta, wanted)
 
 
@@ -154,7 +154,7 @@ def stateless_poisson(shape: Any, seed: Any, lam: Any, dtype: Any = int32, name:
     TensorShape([10, 2])
     """
     rate = np.asarray(convert(lam)).astype(np.float64)
-    return draws.poisson(integers(shape, "shape"), rate, as_dtype(dtype), _source(seed, 4))
+    return draws.poisson(dimensions(shape, "shape"), rate, as_dtype(dtype), _source(seed, 4))
 
 
 def stateless_categorical(

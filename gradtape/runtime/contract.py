@@ -118,7 +118,8 @@ def _batch_letters(
 def einsum(subscripts: str, operands: Sequence[Tensor]) -> Tensor:
     """Any einsum: diagonals and lone sums first, then pairs in opt_einsum's order."""
     spelled = subscripts.replace(" ", "")
-    ins, out = _parsed(spelled, operands)
+    ins, out, dots = _parsed(spelled, operands)
+    ins, operands = _without_repeats(ins, operands, dots)
     items = [_prepared(letters, x, out, ins, k) for k, (letters, x) in enumerate(zip(ins, operands, strict=True))]
     if len(items) == 1:
         return _arranged(*items[0], out)
@@ -165,12 +166,40 @@ def _permuted(x: Tensor, perm: tuple[int, ...]) -> Tensor:
     return x if perm == tuple(range(len(perm))) else unary(TRANSPOSE.bind(perm=perm), x)
 
 
-def _parsed(subscripts: str, operands: Sequence[Tensor]) -> tuple[list[str], str]:
-    """The letters of each operand and of the result, `...` written out."""
+def _without_repeats(ins: Sequence[str], operands: Sequence[Tensor], dots: str) -> tuple[list[str], Sequence[Tensor]]:
+    """Axes under `...` that are 1 in one operand and more in another broadcast: they are taken away.
+
+    Raises:
+      InvalidArgumentError: for other axes of different sizes.
+    """
+    sizes: dict[str, int] = {}
+    for letters, x in zip(ins, operands, strict=True):
+        for c, n in zip(letters, x._aval.dims, strict=True):
+            have = sizes.setdefault(c, n)
+            if have != n and not (c in dots and 1 in (have, n)):
+                shapes = ", ".join(shape_text(x._aval.shape) for x in operands)
+                raise InvalidArgumentError(
+                    f"`einsum` got incompatible shapes {shapes}: axis `{c}` has size {have} in one place and {n} in "
+                    "another."
+                )
+            sizes[c] = n if have == 1 else have
+    kept, smaller = [], []
+    for letters, x in zip(ins, operands, strict=True):
+        stays = [k for k, n in enumerate(x._aval.dims) if n == sizes[letters[k]]]
+        kept.append("".join(letters[k] for k in stays))
+        smaller.append(reshape(x, [x._aval.dims[k] for k in stays]))
+    return kept, smaller
+
+
+def _parsed(subscripts: str, operands: Sequence[Tensor]) -> tuple[list[str], str, str]:
+    """The letters of each operand and of the result, `...` written out, and the letters that stand for it."""
     left, arrow, out = subscripts.partition("->")
     ins = left.split(",")
     if len(ins) != len(operands):
         raise ValueError(f"`einsum` got {len(operands)} operands for `{subscripts}`, which names {len(ins)}.")
+    strange = set("".join(s.replace("...", "", 1) for s in [*ins, out])) - set(LETTERS)
+    if strange:
+        raise ValueError(f"`einsum` subscripts `{subscripts}` are letters, `,`, `...` and `->`, got {sorted(strange)}.")
     widths = [x.ndim - len(s.replace("...", "")) for s, x in zip(ins, operands, strict=True)]
     if any(w < 0 or (w and "..." not in s) for w, s in zip(widths, ins, strict=True)):
         shapes = ", ".join(shape_text(x._aval.shape) for x in operands)
@@ -185,7 +214,7 @@ def _parsed(subscripts: str, operands: Sequence[Tensor]) -> tuple[list[str], str
     unknown = [c for c in out if c not in "".join(ins)]
     if unknown or len(set(out)) < len(out):
         raise ValueError(f"`einsum` result `{out}` of `{subscripts}` names a letter twice or one that no operand has.")
-    return ins, out
+    return ins, out, dots
 
 
 def tensordot(a: Tensor, b: Tensor, axes: Any) -> Tensor:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gradtape.backends.cpu import NAME, lower
-from gradtape.ir.errors import OpError, ResourceExhaustedError
+from gradtape.ir.errors import InvalidArgumentError, ResourceExhaustedError
 from gradtape.ops.op import Step
 from gradtape.runtime.state import STATE, new_id, run_apart
 from gradtape.runtime.tensor import EagerTensor, SymbolicTensorError, Tensor, wrap
@@ -105,4 +105,4 @@ def explained(step: Step, inputs: Sequence[Tensor], error: Exception) -> Excepti
     operands = ", ".join(repr(t._aval) for t in inputs)
     if isinstance(error, MemoryError):
         return ResourceExhaustedError(f"`{step.name}` of {operands} ran out of memory: {error}")
-    return OpError(f"`{step.name}` of {operands} failed in the array library: {error}")
+    return InvalidArgumentError(f"`{step.name}` does not take {operands}: {error}")
