@@ -105,7 +105,7 @@ def _logsumexps_vjp(node: Node, g: Value) -> list[Value | None]:
     s[i+1] this is exp(x[i] - out[i]) · s[i], where no exponent is above 0. Sums that are -inf have no weight."""
     (x,), (out,) = node.inputs, node.outputs
     axis, forwards = node.step.params["axis"], not node.step.params["reverse"]
-    factor = _weight(out, out, shifted(out, axis, 1, not forwards, 0))
+    factor = _weight(out, out, shifted(out, axis, 1, not forwards, float("inf")))  # 0 at the end
     s = recurrence(factor, g, axis, not forwards)
     return [emit("multiply", _weight(out, x, out), s)]
 
