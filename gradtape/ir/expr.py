@@ -21,6 +21,14 @@ class Expr:
     args: tuple[Expr, ...] = ()
     leaf: Any = None
 
+    def __post_init__(self) -> None:
+        # Kept, because that of a polynomial of degree n would be worked out n times by whoever looks its parts up.
+        object.__setattr__(self, "_hash", hash((self.op, self.args, self.leaf)))
+
+    def __hash__(self) -> int:
+        found: int = self._hash  # type: ignore[attr-defined]
+        return found
+
     def __add__(self, other: Any) -> Expr:
         return call("add", self, other)
 
@@ -101,10 +109,16 @@ def trace(formula: Callable[..., Any], **known: float) -> Expr:
 
 
 def walk(expr: Expr) -> Iterator[Expr]:
-    """All subexpressions, operands before what uses them."""
-    for a in expr.args:
-        yield from walk(a)
-    yield expr
+    """All subexpressions, operands before what uses them; an object that is used several times comes once."""
+    return _walk(expr, set())
+
+
+def _walk(expr: Expr, seen: set[int]) -> Iterator[Expr]:
+    if id(expr) not in seen:
+        seen.add(id(expr))
+        for a in expr.args:
+            yield from _walk(a, seen)
+        yield expr
 
 
 def mentions(expr: Expr) -> set[str]:

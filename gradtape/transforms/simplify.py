@@ -15,14 +15,15 @@ Rewrite = Callable[[Step, Sequence[Value]], Value | None]
 
 
 def rebuild(graph: Graph, rewrite: Rewrite | None = None) -> Graph:
-    """The graph made anew, operands first: equal nodes become one, and `rewrite` may replace a node."""
-    new: dict[int, Value] = {id(v): v for v in graph.inputs}
+    """The graph made anew, operands first: equal nodes become one, and `rewrite` may replace a node. Inputs that
+    another graph makes get stand-ins, so that no rewrite looks behind them."""
+    new: dict[int, Value] = {id(v): v if v.node is None else Value(v.aval) for v in graph.inputs}
     known: dict[Any, tuple[Value, ...]] = {}
     for node in graph.nodes:
         operands = [new[id(v)] for v in node.inputs]
         results = _node(node, operands, rewrite, known)
         new.update((id(v), r) for v, r in zip(node.outputs, results, strict=True))
-    return Graph(graph.inputs, [new[id(v)] for v in graph.outputs])
+    return Graph([new[id(v)] for v in graph.inputs], [new[id(v)] for v in graph.outputs])
 
 
 def rebuild_from(graph: Graph, operands: Sequence[Value]) -> list[Value]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tests.op_table.bytes_reference import BYTES
 from tests.op_table.matrix_reference import MATRICES
 from tests.op_table.order_reference import ORDER
 from tests.op_table.window_reference import fold
@@ -90,14 +91,19 @@ def _words(n: int) -> list[int]:
     return [n % 2**32, n // 2**32]
 
 
-OPAQUE: dict[str, Callable[..., Any]] = {
-    "argmax": _first(lambda a, b: a > b),
-    "argmin": _first(lambda a, b: a < b),
-    "cumsum": _cumsum,
-    "fold": fold,
-    "gather": _gather,
-    "gather_rows": _gather,
-    "random_bits": _random_bits,
-    "scatter_add": _scatter_add,
-    "scatter_rows": _scatter_add,
-} | MATRICES | ORDER
+OPAQUE: dict[str, Callable[..., Any]] = (
+    {
+        "argmax": _first(lambda a, b: a > b),
+        "argmin": _first(lambda a, b: a < b),
+        "cumsum": _cumsum,
+        "fold": fold,
+        "gather": _gather,
+        "gather_rows": _gather,
+        "random_bits": _random_bits,
+        "scatter_add": _scatter_add,
+        "scatter_rows": _scatter_add,
+    }
+    | BYTES
+    | MATRICES
+    | ORDER
+)

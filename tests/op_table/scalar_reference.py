@@ -17,6 +17,7 @@ from gradtape.ir.dtypes import DType
 from gradtape.ir.expr import Expr
 from gradtape.ops.op import lookup
 from gradtape.ops.pointwise import Pointwise
+from tests.op_table.special_reference import references
 
 MP = mpmath.MPContext()
 MP.dps = 40
@@ -171,6 +172,8 @@ DEFINED: dict[str, Scalar] = {
     "squared_difference": lambda x, y: (x - y) ** 2,
 }
 
+KNOWN = SPELLED | DEFINED | references(MP)
+
 
 def scalar(op: Pointwise) -> Scalar:
     """The reference of an op.
@@ -178,7 +181,7 @@ def scalar(op: Pointwise) -> Scalar:
     Raises:
       LookupError: when nothing but the kernel itself says what the op computes.
     """
-    found: Scalar | None = SPELLED.get(op.name) or DEFINED.get(op.name) or getattr(MP, op.name, None)
+    found: Scalar | None = KNOWN.get(op.name) or getattr(MP, op.name, None)
     if found is not None:
         return found
     if op.formula is None:

@@ -29,6 +29,9 @@ pytestmark = pytest.mark.filterwarnings("error")
 # The gradient is declared to be another than the slope.
 DECLARED_OTHERWISE = {"stop_gradient": "its gradient is none, whatever its slope"}
 
+# Operands that count as constants: an order that is a whole number, an exponent whose derivative nobody declares.
+CONSTANT_OPERANDS = {"polygamma": {0}, "zeta": {0}}
+
 
 def flows(case: Case, dtype: DType) -> bool:
     """Whether the step declares a gradient for any of its operands."""
@@ -67,7 +70,8 @@ def assert_vjp_is_the_slope(graph: Graph, function: Function, arrays: list[objec
     hermitian = [s.is_hermitian for s in about[0].sample.specs]
     want = numeric_vjp(function, arrays, cotangents, hermitian)
     for k, (a, b) in enumerate(zip(got, want, strict=True)):
-        assert_near(a, b, (about, f"operand {k}"), 1e-7)
+        if k not in CONSTANT_OPERANDS.get(about[0].op.name, ()):
+            assert_near(a, b, (about, f"operand {k}"), 1e-7)
 
 
 @each_op(lambda op: has_floats(op) and op.name not in DECLARED_OTHERWISE)
