@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from gradtape.ir.graph import Value
+from gradtape.ir.index import Index
 from gradtape.transforms.rows.builder import Builder
 from gradtape.transforms.rows.leaving import dense
 from gradtape.transforms.rows.letters import Array, Axis, Letter, known
@@ -53,18 +54,28 @@ def batch_blocks(b: Builder, v: Rows) -> Value:
 
 
 def row_squares(b: Builder, v: Rows) -> Value:
-    """The sum of squares of each row: of each factor by itself where a single term has no letter twice."""
-    single = len(v.terms) == 1 and all(p.where is None for a in v.terms[0].own for p in a)
-    if not single:
-        whole = dense(b, v)
+    """The sum of |entry|² over each row: of each factor by itself where one term sets each entry at most once."""
+    real = v.dtype.real_dtype
+    if len(v.terms) != 1 or not _sets_once(v.terms[0]):
+        whole = _squared(b, dense(b, v))
         axes = tuple(range(len(v.rows), len(whole.aval.dims)))
-        return b.emit("reduce_sum", b.emit("multiply", whole, whole), axes=axes, keepdims=False)
+        return b.emit("reduce_sum", whole, axes=axes, keepdims=False)
 
     def rule(t: Term) -> Term:
-        squares = tuple(Factor(b.emit("multiply", f.value, f.value), f.letters) for f in t.factors)
-        return replace(t, factors=squares, own=())
+        return replace(t, factors=tuple(Factor(_squared(b, f.value), f.letters) for f in t.factors), own=())
 
-    return dense(b, each(b, v, (), rule, drops=True))
+    return dense(b, each(b, replace(v, dtype=real), (), rule, drops=True))
+
+
+def _squared(b: Builder, v: Value) -> Value:
+    return b.emit("square", b.emit("complex_abs", v) if v.aval.dtype.is_complex else v)
+
+
+def _sets_once(t: Term) -> bool:
+    """Whether no two values of the letters stand at one entry: each letter is told by its position on some axis."""
+    pairs = [p for a in (*t.rows, *t.own) for p in a]
+    told = {p.letter for p in pairs if p.where is None or (isinstance(p.where, Index) and p.where.distinct)}
+    return told >= set(on_axes(t))
 
 
 def nonzeros(v: Rows) -> int:

@@ -1,0 +1,395 @@
+"""The algebra of rows, move by move: letters, positions, axes of size 1 and 0, terms that merge and that do not.
+
+Each test builds rows by hand and reads them back as a dense array, next to NumPy doing the same to dense rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gradtape.ir.aval import aval
+from gradtape.ir.dtypes import float64, int64
+from gradtape.ir.graph import Graph, Value
+from gradtape.ir.index import Index
+from gradtape.transforms.rows import moves, products
+from gradtape.transforms.rows.builder import Builder
+from gradtape.transforms.rows.leaving import dense, expanded, expanded_fully
+from gradtape.transforms.rows.letters import Letter, Pair, matches, pair, whole
+from gradtape.transforms.rows.sums import MAX_TERMS, added, settled, stored
+from gradtape.transforms.rows.terms import Factor, Rows, Term, normal, rows_of, seed
+from gradtape.transforms.vectorize import contracted, lifted, swapped
+from tests.op_table.running import compiled
+
+
+class Bench:
+    """Operands with numbers, and dense arrays of rows over them."""
+
+    def __init__(self) -> None:
+        self.b = Builder()
+        self.inputs: list[Value] = []
+        self.arrays: list[Any] = []
+        self.rng = np.random.default_rng(0)
+
+    def operand(self, *shape: int) -> Value:
+        return self.given(np.asarray(self.rng.integers(1, 5, shape).astype(np.float64)))
+
+    def given(self, array: Any) -> Value:
+        v = Value(aval(array.shape, int64 if array.dtype.kind == "i" else float64))
+        self.inputs.append(v)
+        self.arrays.append(array[()])
+        return v
+
+    def array(self, v: Value) -> np.ndarray:
+        for i, a in zip(self.inputs, self.arrays, strict=True):
+            if i is v:
+                return np.asarray(a)
+        raise AssertionError("no operand")
+
+    def read(self, rows: Rows) -> np.ndarray:
+        return self.value(dense(self.b, rows))
+
+    def value(self, v: Value) -> np.ndarray:
+        return np.asarray(compiled(Graph(self.inputs, [v]))(*self.arrays)[0])
+
+    def term(self, t: Term, rows: tuple[int, ...], shape: tuple[int, ...]) -> Rows:
+        return rows_of([normal(self.b, t, float64)], rows, shape, float64)
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+def eye(*shape: int) -> np.ndarray:
+    n = int(np.prod(shape))
+    return np.eye(n).reshape(shape + shape)
+
+
+# ------------------------------------------------------------------ letters and axes
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (3,), (2, 3), (2, 1, 3), (0,), (2, 0)])
+def test_a_seed_is_the_identity_without_factors(bench: Bench, shape: tuple[int, ...]) -> None:
+    s = seed(shape, float64)
+    assert all(not t.factors for t in s.terms)
+    np.testing.assert_array_equal(bench.read(s), eye(*shape))
+
+
+def test_an_axis_of_size_1_has_no_letter() -> None:
+    assert whole(1) == ()
+    (t,) = seed((1, 2), float64).terms
+    assert t.rows[0] == t.own[0] == ()
+    assert t.rows[1] is t.own[1]
+
+
+def test_positions_that_say_nothing_are_none() -> None:
+    c = Letter(3)
+    assert pair(c, Index([0, 1, 2])).where is None
+    assert pair(c, Index([0, 1, 2]), 4).where == Index([0, 1, 2])
+    assert pair(c, Index([2, 1, 0])).where is not None
+
+
+def test_matches_finds_every_pair_of_equal_numbers() -> None:
+    a, b = np.array([3, 1, 3, 7]), np.array([3, 0, 1, 3])
+    i, j = matches(a, b)
+    found = sorted(zip(i.tolist(), j.tolist(), strict=True))
+    assert found == [(p, q) for p in range(4) for q in range(4) if a[p] == b[q]]
+
+
+def test_a_letter_of_size_0_ends_a_term(bench: Bench) -> None:
+    c = Letter(0)
+    rows = bench.term(Term((), (whole(2)[0:1],), ((Pair(c, Index([]), 3),),)), (2,), (3,))
+    assert not rows.terms
+    np.testing.assert_array_equal(bench.read(rows), np.zeros((2, 3)))
+    assert products.nonzeros(rows) == 0
+    assert products.described(rows) == "0"
+
+
+def test_letters_on_no_axis_are_summed(bench: Bench) -> None:
+    i, k, j = Letter(2), Letter(3), Letter(4)
+    x, y = bench.operand(2, 3), bench.operand(3, 4)
+    t = Term((Factor(x, (i, k)), Factor(y, (k, j))), ((pair(i),),), ((pair(j),),))
+    rows = bench.term(t, (2,), (4,))
+    assert len(rows.terms[0].factors) == 1
+    np.testing.assert_array_equal(bench.read(rows), bench.array(x) @ bench.array(y))
+
+
+def test_a_lone_letter_on_no_axis_gives_its_size(bench: Bench) -> None:
+    gone = moves.transposed(bench.b, moves.broadcast(bench.b, seed((2,), float64), (5, 2)), [1])
+    np.testing.assert_array_equal(bench.read(gone), 5 * eye(2))
+
+
+def test_factors_that_share_no_summed_letter_stay_aside(bench: Bench) -> None:
+    i, j = Letter(3), Letter(4)
+    x, y = bench.operand(3), bench.operand(4)
+    rows = bench.term(Term((Factor(x, (i,)), Factor(y, (j,))), ((pair(i),),), ((pair(j),),)), (3,), (4,))
+    assert [f.value for f in rows.terms[0].factors] == [x, y]
+    assert stored(rows) == 7
+    np.testing.assert_array_equal(bench.read(rows), np.outer(bench.array(x), bench.array(y)))
+
+
+def test_a_factor_goes_into_one_that_has_its_letters(bench: Bench) -> None:
+    i, j = Letter(3), Letter(4)
+    x, y = bench.operand(3, 4), bench.operand(4)
+    rows = bench.term(Term((Factor(x, (i, j)), Factor(y, (j,))), ((pair(i),),), ((pair(j),),)), (3,), (4,))
+    assert len(rows.terms[0].factors) == 1
+
+
+def test_a_letter_may_stand_on_one_axis_twice(bench: Bench) -> None:
+    c = Letter(3)
+    x = bench.operand(3)
+    rows = bench.term(Term((Factor(x, (c,)),), (), ((pair(c), pair(c)),)), (), (9,))
+    want = np.zeros(9)
+    want[[0, 4, 8]] = bench.array(x)
+    np.testing.assert_array_equal(bench.read(rows), want)
+    assert len(rows.terms[0].own[0]) == 1  # neighbours of one letter are joined
+
+
+# ------------------------------------------------------------------ moves, against NumPy on dense rows
+
+Shape = tuple[int, ...]
+Do = Callable[[Bench, Rows], Rows]
+AsNumPy = Callable[[np.ndarray], np.ndarray]
+
+
+def at(ids: list[int]) -> Index:
+    return Index(ids)
+
+
+MOVES: dict[str, tuple[Shape, Do, AsNumPy]] = {
+    "merge": ((2, 3, 2), lambda t, v: moves.reshaped(t.b, v, (6, 2)), lambda a: a.reshape(-1, 6, 2)),
+    "split": ((6,), lambda t, v: moves.reshaped(t.b, v, (2, 3)), lambda a: a.reshape(-1, 2, 3)),
+    "a border that crosses": ((2, 3), lambda t, v: moves.reshaped(t.b, v, (3, 2)), lambda a: a.reshape(-1, 3, 2)),
+    "axes of size 1": ((1, 3, 1), lambda t, v: moves.reshaped(t.b, v, (3, 1)), lambda a: a.reshape(-1, 3, 1)),
+    "transpose": ((2, 3), lambda t, v: moves.transposed(t.b, v, [1, 0]), lambda a: a.transpose(0, 2, 1)),
+    "sum": ((2, 3), lambda t, v: moves.transposed(t.b, v, [1]), lambda a: a.sum(1)),
+    "sum of size 1": ((1, 3), lambda t, v: moves.transposed(t.b, v, [1]), lambda a: a.sum(1)),
+    "broadcast": (
+        (1, 3),
+        lambda t, v: moves.broadcast(t.b, v, (2, 4, 3)),
+        lambda a: np.broadcast_to(a[:, None], (len(a), 2, 4, 3)),
+    ),
+    "repeated ids": ((3,), lambda t, v: moves.gathered(t.b, v, 0, at([2, 0, 2, 2]), 4), lambda a: a[:, [2, 0, 2, 2]]),
+    "no ids": ((3,), lambda t, v: moves.gathered(t.b, v, 0, at([]), 0), lambda a: a[:, []]),
+    "ids of size 1": ((1, 2), lambda t, v: moves.gathered(t.b, v, 0, at([0, 0]), 2), lambda a: a[:, [0, 0]]),
+    "meeting ids": (
+        (4, 2),
+        lambda t, v: moves.scattered(t.b, v, 0, at([1, 0, 1, 1]), 3),
+        lambda a: np.stack([a[:, 1], a[:, [0, 2, 3]].sum(1), 0 * a[:, 0]], 1),
+    ),
+    "all ids meet": ((4,), lambda t, v: moves.scattered(t.b, v, 0, at([0] * 4), 1), lambda a: a.sum(1, keepdims=True)),
+    "gather of a scatter": (
+        (3,),
+        lambda t, v: moves.gathered(t.b, moves.scattered(t.b, v, 0, at([4, 1, 1]), 5), 0, at([1, 2, 4, 1]), 4),
+        lambda a: np.stack([a[:, 1] + a[:, 2], 0 * a[:, 0], a[:, 0], a[:, 1] + a[:, 2]], 1),
+    ),
+    "split of what was gathered": (
+        (3, 2),
+        lambda t, v: moves.reshaped(t.b, moves.gathered(t.b, v, 0, at([2, 0, 2, 1]), 4), (2, 4)),
+        lambda a: a[:, [2, 0, 2, 1]].reshape(-1, 2, 4),
+    ),
+    "merge of what was gathered, and a slice": (
+        (3, 2),
+        lambda t, v: moves.gathered(
+            t.b, moves.reshaped(t.b, moves.gathered(t.b, v, 0, at([2, 2]), 2), (4,)), 0, at([1, 2]), 2
+        ),
+        lambda a: a[:, [2, 2]].reshape(-1, 4)[:, [1, 2]],
+    ),
+    "diagonal": ((3, 3), lambda t, v: moves.diagonal(t.b, v), lambda a: np.diagonal(a, axis1=1, axis2=2)),
+    "on the diagonal": (
+        (3,),
+        lambda t, v: moves.undiagonal(t.b, v),
+        lambda a: np.stack([np.diag(r) for r in a]),
+    ),
+    "diagonal of a diagonal": ((3,), lambda t, v: moves.diagonal(t.b, moves.undiagonal(t.b, v)), lambda a: a),
+    "concatenation with itself": (
+        (2,),
+        lambda t, v: moves.concatenated(t.b, [v, v, moves.gathered(t.b, v, 0, at([1]), 1)], 0),
+        lambda a: np.concatenate([a, a, a[:, [1]]], 1),
+    ),
+    "one axis written out": ((2, 3), lambda t, v: expanded(t.b, v, 1), lambda a: a),
+    "all axes written out": ((2, 3), lambda t, v: expanded_fully(t.b, v), lambda a: a),
+    "nothing left": ((2, 0), lambda t, v: moves.reshaped(t.b, v, (0, 3)), lambda a: a.reshape(len(a), 0, 3)),
+}
+
+
+@pytest.mark.parametrize("name", MOVES)
+def test_moves_of_the_identity(bench: Bench, name: str) -> None:
+    shape, do, as_numpy = MOVES[name]
+    n = int(np.prod(shape))
+    got = bench.read(do(bench, seed(shape, float64)))
+    want = as_numpy(np.eye(n).reshape(n, *shape))
+    np.testing.assert_array_equal(got.reshape(want.shape), want)
+
+
+@pytest.mark.parametrize("name", MOVES)
+def test_moves_of_rows_with_a_factor(bench: Bench, name: str) -> None:
+    """Rows that vary freely, and rows whose first axis shares its letter with a row axis."""
+    shape, do, as_numpy = MOVES[name]
+    axes = tuple(whole(n) for n in shape)
+    letters = tuple(p.letter for a in axes for p in a)
+    r = Letter(2)
+    x = bench.operand(2, *(n for n in shape if n != 1))
+    free = rows_of(
+        [normal(bench.b, Term((Factor(x, (r, *letters)),), ((pair(r),),), axes), float64)], (2,), shape, float64
+    )
+    wide = bench.array(x).reshape(2, *shape)
+    want = as_numpy(wide)
+    np.testing.assert_array_equal(bench.read(do(bench, free)).reshape(want.shape), want)
+
+
+def test_positions_known_only_when_running(bench: Bench) -> None:
+    ids = bench.given(np.array([2, 0, 2, 1]))
+    v = moves.gathered(bench.b, seed((3,), float64), 0, ids, 4)
+    np.testing.assert_array_equal(bench.read(v), np.eye(3)[:, [2, 0, 2, 1]])
+    again = moves.gathered(bench.b, v, 0, Index([3, 3, 0]), 3)
+    np.testing.assert_array_equal(bench.read(again), np.eye(3)[:, [2, 0, 2, 1]][:, [3, 3, 0]])
+    back = moves.scattered(bench.b, v, 0, ids, 3)
+    np.testing.assert_array_equal(bench.read(back), np.diag([1.0, 1.0, 2.0]))
+    assert products.pattern(v) is None
+
+
+def test_a_gather_of_the_identity_at_running_positions_stores_nothing(bench: Bench) -> None:
+    ids = bench.given(np.array([2, 0, 2, 1]))
+    v = moves.gathered(bench.b, seed((3,), float64), 0, ids, 4)
+    assert stored(v) == 0
+
+
+# ------------------------------------------------------------------ contractions
+
+
+def test_a_contraction_over_a_shared_letter_is_no_product(bench: Bench) -> None:
+    x = bench.operand(4, 3)
+    v = contracted(bench.b, seed((4, 2), float64), x, "bo", "bi", "io")
+    (t,) = v.terms
+    assert [f.value for f in t.factors] == [x]
+    want = np.einsum("bi,op->boip", bench.array(x), np.eye(2))
+    np.testing.assert_array_equal(bench.read(v), want)
+
+
+def test_a_contraction_of_one_factor_is_one_product(bench: Bench) -> None:
+    b, o = Letter(4), Letter(2)
+    g, w = bench.operand(4, 2), bench.operand(3, 2)
+    rows = bench.term(Term((Factor(g, (b, o)),), ((pair(b),),), ((pair(b),), (pair(o),))), (4,), (4, 2))
+    v = contracted(bench.b, rows, w, "bo", "io", "bi")
+    assert stored(v) == 12
+    want = np.einsum("bo,io,bc->bci", bench.array(g), bench.array(w), np.eye(4))
+    np.testing.assert_array_equal(bench.read(v), want)
+
+
+# ------------------------------------------------------------------ sums of terms
+
+
+def diagonal_rows(bench: Bench, order: Index | None = None) -> Rows:
+    c = Letter(3)
+    x = bench.operand(3)
+    return bench.term(Term((Factor(x, (c,)),), ((pair(c, order),),), ((pair(c, order),),)), (3,), (3,))
+
+
+def test_terms_of_equal_places_merge(bench: Bench) -> None:
+    v, w = diagonal_rows(bench), diagonal_rows(bench)
+    s = added(bench.b, [v, w])
+    assert len(s.terms) == 1
+    np.testing.assert_array_equal(bench.read(s), bench.read(v) + bench.read(w))
+
+
+def test_terms_merge_where_a_letter_runs_in_another_order(bench: Bench) -> None:
+    v, w = diagonal_rows(bench), diagonal_rows(bench, Index([2, 0, 1]))
+    s = added(bench.b, [v, w])
+    assert len(s.terms) == 1
+    np.testing.assert_array_equal(bench.read(s), bench.read(v) + bench.read(w))
+
+
+def test_terms_of_other_places_stay_apart(bench: Bench) -> None:
+    c, d = Letter(3), Letter(3)
+    x, y = bench.operand(3), bench.operand(3)
+    low_rank = bench.term(Term((Factor(x, (c,)), Factor(y, (d,))), ((pair(c),),), ((pair(d),),)), (3,), (3,))
+    v = diagonal_rows(bench)
+    s = added(bench.b, [v, low_rank])
+    assert len(s.terms) == 2
+    np.testing.assert_array_equal(bench.read(s), bench.read(v) + bench.read(low_rank))
+
+
+def test_common_factors_are_taken_out(bench: Bench) -> None:
+    c, d = Letter(5), Letter(6)
+    x, y, z = bench.operand(5), bench.operand(6), bench.operand(6)
+
+    def outer(g: Value) -> Rows:
+        return bench.term(Term((Factor(x, (c,)), Factor(g, (d,))), ((pair(c),),), ((pair(d),),)), (5,), (6,))
+
+    s = added(bench.b, [outer(y), outer(z)])
+    assert len(s.terms) == 1
+    assert stored(s) == 11
+    np.testing.assert_array_equal(bench.read(s), np.outer(bench.array(x), bench.array(y) + bench.array(z)))
+
+
+def test_outer_products_with_nothing_in_common_do_not_merge_into_something_larger(bench: Bench) -> None:
+    def outer() -> Rows:
+        c, d = Letter(9), Letter(9)
+        x, y = bench.operand(9), bench.operand(9)
+        return bench.term(Term((Factor(x, (c,)), Factor(y, (d,))), ((pair(c),),), ((pair(d),),)), (9,), (9,))
+
+    parts = [outer(), outer()]
+    s = added(bench.b, parts)
+    assert len(s.terms) == 2
+    assert stored(s) == 36
+    np.testing.assert_array_equal(bench.read(s), sum(map(bench.read, parts)))
+
+
+def test_terms_that_store_more_than_dense_are_written_out(bench: Bench) -> None:
+    def outer() -> Rows:
+        c, d = Letter(4), Letter(4)
+        x, y = bench.operand(4), bench.operand(4)
+        return bench.term(Term((Factor(x, (c,)), Factor(y, (d,))), ((pair(c),),), ((pair(d),),)), (4,), (4,))
+
+    parts = [outer() for _ in range(3)]
+    s = added(bench.b, parts)
+    assert len(s.terms) == 1
+    assert stored(s) == 16
+    np.testing.assert_array_equal(bench.read(s), sum(map(bench.read, parts)))
+
+
+def test_too_many_terms_are_written_out(bench: Bench) -> None:
+    n = MAX_TERMS + 1
+    parts = [moves.scattered(bench.b, seed((2,), float64), 0, Index([k, 2 * n - k]), 2 * n + 1) for k in range(n)]
+    s = added(bench.b, parts)
+    assert len(s.terms) == 1
+    np.testing.assert_array_equal(bench.read(s), sum(map(bench.read, parts)))
+    assert settled(bench.b, parts[0]) is parts[0]
+
+
+# ------------------------------------------------------------------ what is asked of structure
+
+
+def test_described_names_letters_positions_and_factors(bench: Bench) -> None:
+    assert products.described(seed((2, 1, 3), float64)) == "a 1 b | a 1 b : 1"
+    v = moves.gathered(bench.b, seed((3,), float64), 0, Index([2, 0]), 2)
+    assert products.described(v) == "a* | a : 1"
+    x = bench.operand(4, 3)
+    assert products.described(contracted(bench.b, seed((4, 2), float64), x, "bo", "bi", "io")) == "a b | c b : (ac)"
+
+
+def test_rows_that_meet_are_summed_before_they_are_squared(bench: Bench) -> None:
+    """Repeated positions on a row axis whose letter no own axis has: entries add up first."""
+    v = moves.gathered(bench.b, seed((2,), float64), 0, Index([0, 0, 1]), 3)
+    v = moves.broadcast(bench.b, moves.reshaped(bench.b, v, (3, 1)), (3, 2))
+    v = moves.transposed(bench.b, v, [1])
+    full = bench.read(v)
+    np.testing.assert_array_equal(full, [[2, 2], [1, 1]])
+    np.testing.assert_array_equal(bench.value(products.row_squares(bench.b, v)), (full**2).sum(1))
+
+
+def test_swapped_rows_are_the_transpose(bench: Bench) -> None:
+    x = bench.operand(4, 3)
+    v = contracted(bench.b, seed((4, 2), float64), x, "bo", "bi", "io")
+    np.testing.assert_array_equal(bench.read(swapped(v)), bench.read(v).transpose(2, 3, 0, 1))
+
+
+def test_a_value_that_no_row_changes_has_letters_of_its_own_on_row_axes(bench: Bench) -> None:
+    x = bench.operand(3)
+    v = lifted(bench.b, x, (2,))
+    assert stored(v) == 3
+    np.testing.assert_array_equal(bench.read(v), np.broadcast_to(bench.array(x), (2, 3)))
