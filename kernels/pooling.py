@@ -20,120 +20,165 @@ Sizes = tuple[int, ...]
 
 @loop("x5 =x5 i2 i2 i2 n3 n n")
 def _largest(x: Any, out: Any, zs: Any, ys: Any, xs: Any, steps: Any, start: int, stop: int) -> None:
-    """`out` is full of the least number. NaN wins and stays."""
-    lines = len(zs) * len(ys)
+    """First over whole lines of the image, then along the line. NaN wins and stays. `out` is full of the least."""
+    line = np.empty(x.shape[3] * x.shape[4], x.dtype)
+    channels, lines = x.shape[4], len(zs) * len(ys)
     for row in range(start, stop):
         n, t, u = row // lines, row % lines // len(ys), row % len(ys)
-        for v in range(len(xs)):
+        some = False
+        for i in range(zs[t, 0], zs[t, 1]):
+            for j in range(ys[u, 0], ys[u, 1]):
+                seen = x[n, zs[t, 2] + i * steps[0], ys[u, 2] + j * steps[1]].reshape(-1)
+                if some:
+                    for c in range(len(line)):
+                        m, e = line[c], seen[c]
+                        line[c] = e if (e > m or e != e) else m
+                else:
+                    for c in range(len(line)):
+                        line[c] = seen[c]
+                some = True
+        for v in range(len(xs) if some else 0):
             best = out[n, t, u, v]
-            for i in range(zs[t, 0], zs[t, 1]):
-                for j in range(ys[u, 0], ys[u, 1]):
-                    for k in range(xs[v, 0], xs[v, 1]):
-                        seen = x[n, zs[t, 2] + i * steps[0], ys[u, 2] + j * steps[1], xs[v, 2] + k * steps[2]]
-                        for c in range(best.shape[0]):
-                            m, e = best[c], seen[c]
-                            best[c] = e if (e > m or e != e) else m
+            for k in range(xs[v, 0], xs[v, 1]):
+                at = (xs[v, 2] + k * steps[2]) * channels
+                seen = line[at : at + channels]
+                for c in range(channels):
+                    m, e = best[c], seen[c]
+                    best[c] = e if (e > m or e != e) else m
 
 
 @loop("x5 x5 =x5 i2 i2 i2 n3 n n")
 def _route(g: Any, x: Any, out: Any, zs: Any, ys: Any, xs: Any, steps: Any, start: int, stop: int) -> None:
-    """Cotangents are added to `out` (zeros) at the first largest element of each window."""
-    channels = x.shape[4]
-    best, where = np.empty(channels, x.dtype), np.empty(channels, np.int32)
+    """`out` gets the cotangents at the first largest element of each window, or its first NaN: found over whole lines
+    of the image, then along the line; of equal ones along the line, the one on the earlier line, then the first."""
+    number = g.dtype.type  # lines and places are counted in numbers of the elements' own size
+    zero, channels, width = number(0), x.shape[4], x.shape[3] * x.shape[4]
+    most, where, rest = np.empty(width, g.dtype), np.empty(width, g.dtype), np.empty(width, g.dtype)
+    best, line, place = np.empty(channels, g.dtype), np.empty(channels, g.dtype), np.empty(channels, g.dtype)
     for n in range(start, stop):
+        out[n] = zero
         for t in range(len(zs)):
             for u in range(len(ys)):
-                for v in range(len(xs)):
-                    count = np.int32(0)
-                    for i in range(zs[t, 0], zs[t, 1]):
-                        for j in range(ys[u, 0], ys[u, 1]):
-                            for k in range(xs[v, 0], xs[v, 1]):
-                                seen = x[n, zs[t, 2] + i * steps[0], ys[u, 2] + j * steps[1], xs[v, 2] + k * steps[2]]
-                                if count == 0:
-                                    for c in range(channels):
-                                        best[c], where[c] = seen[c], 0
-                                else:
-                                    for c in range(channels):
-                                        m, e = best[c], seen[c]
-                                        better = e > m or (e != e and m == m)
-                                        best[c] = e if better else m
-                                        where[c] = count if better else where[c]
-                                count += np.int32(1)
+                count = zero
+                rest[:] = zero
+                for i in range(zs[t, 0], zs[t, 1]):
+                    for j in range(ys[u, 0], ys[u, 1]):
+                        seen = x[n, zs[t, 2] + i * steps[0], ys[u, 2] + j * steps[1]].reshape(-1)
+                        if count == zero:
+                            for c in range(width):
+                                most[c], where[c] = seen[c], zero
+                        else:
+                            for c in range(width):
+                                e, m, w = seen[c], most[c], where[c]
+                                better = (e > m) | ((e != e) & (m == m))
+                                most[c] = e if better else m
+                                where[c] = count if better else w
+                        count += number(1)
+                for v in range(len(xs) if count > zero else 0):
+                    for k in range(xs[v, 0], xs[v, 1]):
+                        at, here = (xs[v, 2] + k * steps[2]) * channels, number(k)
+                        seen, lines = most[at : at + channels], where[at : at + channels]
+                        if k == xs[v, 0]:
+                            for c in range(channels):
+                                best[c], line[c], place[c] = seen[c], lines[c], here
+                        else:
+                            for c in range(channels):
+                                e, a, m, b, p = seen[c], lines[c], best[c], line[c], place[c]
+                                equal = (e == m) | ((e != e) & (m != m))
+                                better = (e > m) | ((e != e) & (m == m)) | (equal & (a < b))
+                                best[c] = e if better else m
+                                line[c] = a if better else b
+                                place[c] = here if better else p
                     given = g[n, t, u, v]
-                    count = np.int32(0)
-                    for i in range(zs[t, 0], zs[t, 1]):
-                        for j in range(ys[u, 0], ys[u, 1]):
-                            for k in range(xs[v, 0], xs[v, 1]):
-                                got = out[n, zs[t, 2] + i * steps[0], ys[u, 2] + j * steps[1], xs[v, 2] + k * steps[2]]
-                                for c in range(channels):
-                                    got[c] += given[c] if where[c] == count else 0
-                                count += np.int32(1)
+                    for k in range(xs[v, 0], xs[v, 1]):
+                        at, here = (xs[v, 2] + k * steps[2]) * channels, number(k)
+                        part = rest[at : at + channels]
+                        for c in range(channels):
+                            e = given[c]
+                            part[c] += e if place[c] == here else zero
+                count = zero
+                for i in range(zs[t, 0], zs[t, 1]):
+                    for j in range(ys[u, 0], ys[u, 1]):
+                        got = out[n, zs[t, 2] + i * steps[0], ys[u, 2] + j * steps[1]].reshape(-1)
+                        for c in range(width):
+                            e = rest[c]
+                            got[c] += e if where[c] == count else zero
+                        count += number(1)
 
 
-@loop("x5 x5 =x5 i2 i2 i2 n3 n n")
-def _pick(a: Any, x: Any, out: Any, zs: Any, ys: Any, xs: Any, steps: Any, start: int, stop: int) -> None:
-    """`out` (zeros) gets the elements of `a` where x has the first largest element of each window."""
-    channels = x.shape[4]
-    best = np.empty(channels, x.dtype)
+@loop("x5 x5 x5 =x5 i2 i2 i2 n3 n n")
+def _pick(a: Any, x: Any, m: Any, out: Any, zs: Any, ys: Any, xs: Any, steps: Any, start: int, stop: int) -> None:
+    """`out` (zeros) gets the elements of `a` where x is m, or NaN. Backwards, so that the first one stays."""
     lines = len(zs) * len(ys)
     for row in range(start, stop):
         n, t, u = row // lines, row % lines // len(ys), row % len(ys)
         for v in range(len(xs)):
-            got = out[n, t, u, v]
-            first = True
-            for i in range(zs[t, 0], zs[t, 1]):
-                for j in range(ys[u, 0], ys[u, 1]):
-                    for k in range(xs[v, 0], xs[v, 1]):
+            got, most = out[n, t, u, v], m[n, t, u, v]
+            for i in range(zs[t, 1] - 1, zs[t, 0] - 1, -1):
+                for j in range(ys[u, 1] - 1, ys[u, 0] - 1, -1):
+                    for k in range(xs[v, 1] - 1, xs[v, 0] - 1, -1):
                         p, q, r = zs[t, 2] + i * steps[0], ys[u, 2] + j * steps[1], xs[v, 2] + k * steps[2]
                         seen, given = x[n, p, q, r], a[n, p, q, r]
-                        for c in range(channels):
-                            m, e = best[c], seen[c]
-                            better = first or e > m or (e != e and m == m)
-                            best[c] = e if better else m
-                            got[c] = given[c] if better else got[c]
-                        first = False
+                        for c in range(got.shape[0]):
+                            e, new, old = seen[c], given[c], got[c]
+                            got[c] = new if (e == most[c]) | (e != e) else old
 
 
 @loop("x5 =x5 i2 i2 i2 n3 n n")
 def _mean(x: Any, out: Any, zs: Any, ys: Any, xs: Any, steps: Any, start: int, stop: int) -> None:
-    """`out` is zeros."""
-    lines = len(zs) * len(ys)
+    """First over whole lines of the image, then along the line. `out` is zeros."""
+    line = np.empty(x.shape[3] * x.shape[4], x.dtype)
+    channels, lines = x.shape[4], len(zs) * len(ys)
     for row in range(start, stop):
         n, t, u = row // lines, row % lines // len(ys), row % len(ys)
-        for v in range(len(xs)):
+        some = False
+        for i in range(zs[t, 0], zs[t, 1]):
+            for j in range(ys[u, 0], ys[u, 1]):
+                seen = x[n, zs[t, 2] + i * steps[0], ys[u, 2] + j * steps[1]].reshape(-1)
+                if some:
+                    for c in range(len(line)):
+                        line[c] += seen[c]
+                else:
+                    for c in range(len(line)):
+                        line[c] = seen[c]
+                some = True
+        for v in range(len(xs) if some else 0):
             total = out[n, t, u, v]
-            for i in range(zs[t, 0], zs[t, 1]):
-                for j in range(ys[u, 0], ys[u, 1]):
-                    for k in range(xs[v, 0], xs[v, 1]):
-                        seen = x[n, zs[t, 2] + i * steps[0], ys[u, 2] + j * steps[1], xs[v, 2] + k * steps[2]]
-                        for c in range(total.shape[0]):
-                            total[c] += seen[c]
+            for k in range(xs[v, 0], xs[v, 1]):
+                at = (xs[v, 2] + k * steps[2]) * channels
+                seen = line[at : at + channels]
+                for c in range(channels):
+                    total[c] += seen[c]
             count = (zs[t, 1] - zs[t, 0]) * (ys[u, 1] - ys[u, 0]) * (xs[v, 1] - xs[v, 0])
             size = x.dtype.type(max(count, 1))
-            for c in range(total.shape[0]):
+            for c in range(channels):
                 total[c] /= size
 
 
 @loop("x5 =x5 i2 i2 i2 n3 n n")
 def _spread(g: Any, out: Any, zs: Any, ys: Any, xs: Any, steps: Any, start: int, stop: int) -> None:
-    """Each cotangent's share is added to `out` (zeros) at every element of its window."""
+    """`out` gets each cotangent's share at every element of its window: along a line, then on whole lines."""
     channels = g.shape[4]
-    part = np.empty(channels, g.dtype)
+    line = np.empty(out.shape[3] * channels, g.dtype)
     for n in range(start, stop):
+        out[n] = 0
         for t in range(len(zs)):
             for u in range(len(ys)):
+                line[:] = 0
                 for v in range(len(xs)):
                     count = (zs[t, 1] - zs[t, 0]) * (ys[u, 1] - ys[u, 0]) * (xs[v, 1] - xs[v, 0])
                     size = g.dtype.type(max(count, 1))
                     given = g[n, t, u, v]
-                    for c in range(channels):
-                        part[c] = given[c] / size
-                    for i in range(zs[t, 0], zs[t, 1]):
-                        for j in range(ys[u, 0], ys[u, 1]):
-                            for k in range(xs[v, 0], xs[v, 1]):
-                                got = out[n, zs[t, 2] + i * steps[0], ys[u, 2] + j * steps[1], xs[v, 2] + k * steps[2]]
-                                for c in range(channels):
-                                    got[c] += part[c]
+                    for k in range(xs[v, 0], xs[v, 1]):
+                        at = (xs[v, 2] + k * steps[2]) * channels
+                        part = line[at : at + channels]
+                        for c in range(channels):
+                            part[c] += given[c] / size
+                for i in range(zs[t, 0], zs[t, 1]):
+                    for j in range(ys[u, 0], ys[u, 1]):
+                        got = out[n, zs[t, 2] + i * steps[0], ys[u, 2] + j * steps[1]].reshape(-1)
+                        for c in range(len(line)):
+                            got[c] += line[c]
 
 
 # ------------------------------------------------------------------ functions of arrays
@@ -157,7 +202,8 @@ def max_pool_input(
 def max_pool_pick(a: Any, x: Any, window: Sizes, strides: Sizes, dilations: Sizes, low: Sizes, high: Sizes) -> Any:
     """The elements of `a` where x has its largest elements."""
     tables = _tables(x.shape[1:-1], window, strides, dilations, low, high)
-    return _over_windows(_pick, [a, x], 0, tables, dilations)
+    most = max_pool(x, window, strides, dilations, low, high)
+    return _over_windows(_pick, [a, x, most], 0, tables, dilations)
 
 
 def avg_pool(x: Any, window: Sizes, strides: Sizes, dilations: Sizes, low: Sizes, high: Sizes) -> Any:
@@ -206,7 +252,7 @@ _WHOLE = np.array([[0, 1, 0]], np.int64)  # the one window of an axis that is no
 
 def _over_windows(body: Loop, arrays: list[Any], start: Any, tables: Tables, dilations: Sizes) -> Any:
     """A result per window; rows are lines of windows."""
-    x = arrays[-1]
+    x = arrays[0]
     out = np.full((len(x), *map(len, tables), x.shape[-1]), start, x.dtype)
     tables, steps, wide = _three(tables, _WHOLE), _three(dilations, 1), _five_axes(out)
     run, operands = body.of(x.dtype), [_five_axes(a) for a in arrays]
@@ -218,7 +264,7 @@ def _over_windows(body: Loop, arrays: list[Any], start: Any, tables: Tables, dil
 def _over_images(body: Loop, arrays: list[Any], shape: Sizes, tables: Tables, dilations: Sizes) -> Any:
     """A result per element of the images; rows are images, because windows may overlap."""
     g = arrays[0]
-    out = np.zeros(shape, g.dtype)
+    out = np.empty(shape, g.dtype)
     tables, steps, wide = _three(tables, _WHOLE), _three(dilations, 1), _five_axes(out)
     run, operands = body.of(g.dtype), [_five_axes(a) for a in arrays]
     share(len(out), math.prod(shape), lambda a, b: run(*operands, wide, *tables, steps, a, b))
