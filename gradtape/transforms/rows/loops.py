@@ -108,6 +108,8 @@ def _through(
     inner = [p.letter for k in core for p in t.own[k]]
     loop_axes = [a for k, a in enumerate(t.own) if k not in core]
     hosts = [f for f in t.factors if any(c in f.letters for c in inner)]
+    if node.outputs[0].aval.dtype is not dtype:  # linear in real numbers only: complex factors do not come out
+        hosts = list(t.factors)
     host = multiplied_out(b, hosts, all_letters(t), dtype)
     others = {
         k: _of_loops(b, x, loop_axes, _core_axes(node, counts[k], len(x.aval.dims)))
