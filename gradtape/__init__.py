@@ -9,12 +9,28 @@
 """
 
 from gradtape import keras, version
-from gradtape.api import autodiff, dtypes, errors, image, linalg, math, nn, random, signal
+from gradtape.api import (
+    autodiff,
+    bitwise,
+    dtypes,
+    errors,
+    image,
+    linalg,
+    math,
+    nn,
+    random,
+    signal,
+)
+from gradtape.api.casting import (
+    bitcast,
+    saturate_cast,
+)
 from gradtape.api.clipping import (
     clip_by_global_norm,
     clip_by_norm,
     scalar_mul,
 )
+from gradtape.api.control import case, cond, switch_case, while_loop
 from gradtape.api.counting import (
     histogram_fixed_width,
     histogram_fixed_width_bins,
@@ -164,7 +180,12 @@ from gradtape.api.sorting import (
     unique,
     unique_with_counts,
 )
-from gradtape.custom_gradient import custom_gradient, grad_pass_through
+from gradtape.api.transcendental import (
+    truncatediv,
+    truncatemod,
+)
+from gradtape.custom_gradient import custom_gradient, grad_pass_through, recompute_grad
+from gradtape.function import TensorSpec, function
 from gradtape.ir.dtypes import (
     DType,
     as_dtype,
@@ -189,6 +210,7 @@ from gradtape.ir.dtypes import float16 as half
 from gradtape.ir.dtypes import float64 as double
 from gradtape.ir.shapes import TensorShape
 from gradtape.jacobians import BatchDependenceWarning
+from gradtape.module import Module
 from gradtape.recording import UnconnectedGradients
 from gradtape.runtime.indexed_slices import IndexedSlices
 from gradtape.runtime.structured import Jacobian
@@ -205,8 +227,10 @@ __all__ = [
     "GradientTape",
     "IndexedSlices",
     "Jacobian",
+    "Module",
     "Tensor",
     "TensorShape",
+    "TensorSpec",
     "UnconnectedGradients",
     "Variable",
     "__version__",
@@ -227,11 +251,14 @@ __all__ = [
     "autodiff",
     "batch_to_space",
     "bfloat16",
+    "bitcast",
+    "bitwise",
     "bool",
     "boolean_mask",
     "broadcast_dynamic_shape",
     "broadcast_static_shape",
     "broadcast_to",
+    "case",
     "cast",
     "clip_by_global_norm",
     "clip_by_norm",
@@ -240,6 +267,7 @@ __all__ = [
     "complex128",
     "complex64",
     "concat",
+    "cond",
     "constant",
     "convert_to_tensor",
     "cos",
@@ -266,6 +294,7 @@ __all__ = [
     "floor",
     "foldl",
     "foldr",
+    "function",
     "gather",
     "gather_nd",
     "gauss_newton_product",
@@ -317,6 +346,7 @@ __all__ = [
     "random",
     "range",
     "rank",
+    "recompute_grad",
     "reduce_all",
     "reduce_any",
     "reduce_logsumexp",
@@ -331,6 +361,7 @@ __all__ = [
     "reverse_sequence",
     "roll",
     "round",
+    "saturate_cast",
     "scalar_mul",
     "scan",
     "scatter_nd",
@@ -355,6 +386,7 @@ __all__ = [
     "strided_slice",
     "string",
     "subtract",
+    "switch_case",
     "tan",
     "tanh",
     "tensor_scatter_nd_add",
@@ -366,6 +398,8 @@ __all__ = [
     "tile",
     "transpose",
     "truediv",
+    "truncatediv",
+    "truncatemod",
     "uint16",
     "uint32",
     "uint64",
@@ -377,6 +411,7 @@ __all__ = [
     "version",
     "vjp",
     "where",
+    "while_loop",
     "zeros",
     "zeros_like",
 ]

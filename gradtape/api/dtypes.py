@@ -1,5 +1,8 @@
 """`tf.dtypes`. Floor: api."""
 
+from gradtape.api.casting import (
+    saturate_cast,
+)
 from gradtape.api.elementwise import cast, complex
 from gradtape.ir.dtypes import (
     DType,
@@ -38,6 +41,7 @@ __all__ = [
     "int32",
     "int64",
     "int8",
+    "saturate_cast",
     "string",
     "uint16",
     "uint32",

@@ -2,80 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from gradtape.api.declared import of_one as _one
+from gradtape.api.declared import of_two as _two
 from gradtape.ir.dtypes import as_dtype, bool_
 from gradtape.ir.errors import InvalidArgumentError
 from gradtape.ops import arithmetic as a
 from gradtape.ops import comparison as c
 from gradtape.ops import elementary as e
-from gradtape.ops.pointwise import Pointwise
 from gradtape.runtime.convert import convert, convert_all
 from gradtape.runtime.dispatch import binary, execute, unary
 from gradtape.runtime.operators import absolute, operand, true_divide
-from gradtape.runtime.tensor import EagerTensor, Tensor
-
-_KINDS = {"f": "floating", "c": "complex", "i": "integer", "u": "unsigned integer", "b": "bool", "s": "string"}
-
-
-def _document(f: Callable[..., Any], name: str, op: Pointwise, call: str, result: str, names: str) -> None:
-    takes = ", ".join(_KINDS[k] for k in op.accepts)
-    broadcast = "" if len(op.operands) == 1 else " Shapes broadcast; dtypes must agree."
-    mixed = "" if len(op.operands) == 1 else ", for mixed dtypes and for shapes that do not broadcast"
-    gives = {"bool": "bool", "real": "the real part's dtype", "same": "the same dtype"}[op.result]
-    note = f"\n\n{op.notes}" if op.notes else ""
-    shown = ".round(4)" if op.result == "same" and "f" in op.accepts else ""
-    f.__name__ = f.__qualname__ = name
-    f.__doc__ = f"""{op.doc}{note}
-
-    Args:
-      {names}: tensors of a {takes} dtype, or what becomes one.{broadcast}
-      name: accepted for compatibility.
-
-    Returns:
-      A tensor of the (broadcast) shape; dtype: {gives}.
-
-    Raises:
-      InvalidArgumentError: for another dtype{mixed}.
-
-    >>> import gradtape as tf
-    >>> print({call}.numpy(){shown})
-    {result}
-    """
-
-
-def _one(name: str, op: Pointwise, call: str, result: str, operand: str = "x") -> Callable[..., Tensor]:
-    """A function of one operand, under the keyword that TensorFlow has for it."""
-    step = op.bind()
-
-    def of_x(x: Any, name: str | None = None) -> Tensor:
-        return unary(step, x if type(x) is EagerTensor else convert(x))
-
-    def of_features(features: Any, name: str | None = None) -> Tensor:
-        return unary(step, features if type(features) is EagerTensor else convert(features))
-
-    def of_input(input: Any, name: str | None = None) -> Tensor:
-        return unary(step, input if type(input) is EagerTensor else convert(input))
-
-    function = {"x": of_x, "features": of_features, "input": of_input}[operand]
-    _document(function, name, op, call, result, operand)
-    return function
-
-
-def _two(name: str, op: Pointwise, call: str, result: str) -> Callable[..., Tensor]:
-    step = op.bind()
-
-    def function(x: Any, y: Any, name: str | None = None) -> Tensor:
-        if type(x) is not EagerTensor or type(y) is not EagerTensor:
-            x, y = convert_all([x, y])
-        return binary(step, x, y)
-
-    _document(function, name, op, call, result, "x, y")
-    return function
-
+from gradtape.runtime.tensor import Tensor
 
 exp = _one("exp", e.EXP, "tf.exp([0.0, 1.0])", "[1.     2.7183]")
 expm1 = _one("expm1", e.EXPM1, "tf.math.expm1([0.0, 1.0])", "[0.     1.7183]")
@@ -86,7 +27,6 @@ rsqrt = _one("rsqrt", e.RSQRT, "tf.math.rsqrt([4.0, 16.0])", "[0.5  0.25]")
 square = _one("square", a.SQUARE, "tf.square([2.0, -3.0])", "[4. 9.]")
 reciprocal = _one("reciprocal", a.RECIPROCAL, "tf.math.reciprocal([2.0, 4.0])", "[0.5  0.25]")
 negative = _one("negative", a.NEGATIVE, "tf.negative([1.0, -2.0])", "[-1.  2.]")
-sign = _one("sign", a.SIGN, "tf.sign([-2.0, 0.0, 5.0])", "[-1.  0.  1.]")
 floor = _one("floor", a.FLOOR, "tf.floor([1.5, -1.5])", "[ 1. -2.]")
 ceil = _one("ceil", a.CEIL, "tf.math.ceil([1.5, -1.5])", "[ 2. -1.]")
 rint = _one("rint", a.RINT, "tf.math.rint([1.5, 2.5])", "[2. 2.]")
@@ -177,6 +117,24 @@ def atan2(y: Any, x: Any, name: str | None = None) -> Tensor:
     [3.1416 1.5708]
     """
     return binary(e.ATAN2.bind(), *convert_all([y, x]))
+
+
+def sign(x: Any, name: str | None = None) -> Tensor:
+    """-1, 0 or 1; of complex numbers x / |x|, and 0 at 0.
+
+    Args:
+      x: tensors of a floating, complex or integer dtype, or what becomes one.
+      name: accepted for compatibility.
+
+    >>> import gradtape as tf
+    >>> print(tf.sign([-2.0, 0.0, 5.0]).numpy())
+    [-1.  0.  1.]
+    """
+    x = convert(x)
+    if not x._aval.dtype.is_complex:
+        return unary(a.SIGN.bind(), x)
+    size = absolute(x)
+    return divide_no_nan(x, complex(size, convert(0.0, size._aval.dtype)))
 
 
 def round(x: Any, name: str | None = None) -> Tensor:

@@ -1,5 +1,8 @@
 """`tf.math`. Floor: api."""
 
+from gradtape.api import (
+    special,
+)
 from gradtape.api.clipping import (
     scalar_mul,
 )
@@ -73,6 +76,16 @@ from gradtape.api.elementwise import (
 )
 from gradtape.api.elementwise import divide as truediv
 from gradtape.api.elementwise import floormod as mod
+from gradtape.api.numbers import (
+    accumulate_n,
+    angle,
+    approximate_equal,
+    is_non_decreasing,
+    is_strictly_increasing,
+    nextafter,
+    polyval,
+    reciprocal_no_nan,
+)
 from gradtape.api.reductions import (
     argmax,
     argmin,
@@ -112,13 +125,35 @@ from gradtape.api.sorting import (
     invert_permutation,
     top_k,
 )
+from gradtape.api.transcendental import (
+    bessel_i0,
+    bessel_i0e,
+    bessel_i1,
+    bessel_i1e,
+    digamma,
+    erf,
+    erfc,
+    erfcinv,
+    erfinv,
+    lbeta,
+    lgamma,
+    ndtri,
+    polygamma,
+    xdivy,
+    xlog1py,
+    xlogy,
+    zeta,
+)
 
 __all__ = [
     "abs",
+    "accumulate_n",
     "acos",
     "acosh",
     "add",
     "add_n",
+    "angle",
+    "approximate_equal",
     "argmax",
     "argmin",
     "asin",
@@ -126,6 +161,10 @@ __all__ = [
     "atan",
     "atan2",
     "atanh",
+    "bessel_i0",
+    "bessel_i0e",
+    "bessel_i1",
+    "bessel_i1e",
     "bincount",
     "ceil",
     "confusion_matrix",
@@ -136,9 +175,14 @@ __all__ = [
     "cumprod",
     "cumsum",
     "cumulative_logsumexp",
+    "digamma",
     "divide",
     "divide_no_nan",
     "equal",
+    "erf",
+    "erfc",
+    "erfcinv",
+    "erfinv",
     "exp",
     "expm1",
     "floor",
@@ -152,9 +196,13 @@ __all__ = [
     "is_finite",
     "is_inf",
     "is_nan",
+    "is_non_decreasing",
+    "is_strictly_increasing",
     "l2_normalize",
+    "lbeta",
     "less",
     "less_equal",
+    "lgamma",
     "log",
     "log1p",
     "log_sigmoid",
@@ -168,11 +216,16 @@ __all__ = [
     "mod",
     "multiply",
     "multiply_no_nan",
+    "ndtri",
     "negative",
+    "nextafter",
     "not_equal",
+    "polygamma",
+    "polyval",
     "pow",
     "real",
     "reciprocal",
+    "reciprocal_no_nan",
     "reduce_all",
     "reduce_any",
     "reduce_euclidean_norm",
@@ -200,6 +253,7 @@ __all__ = [
     "softmax",
     "softplus",
     "softsign",
+    "special",
     "sqrt",
     "square",
     "squared_difference",
@@ -214,4 +268,8 @@ __all__ = [
     "unsorted_segment_prod",
     "unsorted_segment_sqrt_n",
     "unsorted_segment_sum",
+    "xdivy",
+    "xlog1py",
+    "xlogy",
+    "zeta",
 ]

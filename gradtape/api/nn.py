@@ -62,6 +62,10 @@ from gradtape.api.sorting import (
     in_top_k,
     top_k,
 )
+from gradtape.api.transcendental import (
+    crelu,
+    gelu,
+)
 
 __all__ = [
     "avg_pool",
@@ -78,11 +82,13 @@ __all__ = [
     "conv3d_transpose",
     "conv_transpose",
     "convolution",
+    "crelu",
     "depth_to_space",
     "depthwise_conv2d",
     "dropout",
     "elu",
     "embedding_lookup",
+    "gelu",
     "in_top_k",
     "l2_loss",
     "l2_normalize",
