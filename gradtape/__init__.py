@@ -184,8 +184,8 @@ from gradtape.api.transcendental import (
     truncatediv,
     truncatemod,
 )
-from gradtape.custom_gradient import custom_gradient, grad_pass_through, recompute_grad
-from gradtape.function import TensorSpec, function
+from gradtape.custom_rules import custom_gradient, grad_pass_through, recompute_grad
+from gradtape.functions import TensorSpec, function
 from gradtape.ir.dtypes import (
     DType,
     as_dtype,

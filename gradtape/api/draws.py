@@ -16,15 +16,20 @@ from gradtape.ir.aval import aval
 from gradtape.ir.dtypes import DType, as_dtype, float32, float64, uint64
 from gradtape.ir.errors import InvalidArgumentError
 from gradtape.ir.shapes import size_of
+from gradtape.ops.arithmetic import ADD
 from gradtape.ops.ordering import SEARCHSORTED
 from gradtape.ops.random_bits import LOW, RANDOM_BITS, blocks, rounds
 from gradtape.runtime.convert import convert
 from gradtape.runtime.dispatch import binary, execute
 from gradtape.runtime.operators import operand
 from gradtape.runtime.tensor import Tensor, from_array, wrap
+from gradtape.runtime.trace import function_tracer
 
 MASK = (1 << 64) - 1
 Dims = tuple[int, ...]
+
+
+FRESH: list[Callable[[], Tensor]] = []  # a state that no draw had before: `api.seeds` puts it here
 
 
 class Source(NamedTuple):
@@ -53,7 +58,12 @@ def _halves(n: int) -> tuple[int, int]:
 
 def bits(dims: Dims, source: Source) -> Tensor:
     """Words of 32 random bits."""
-    state = wrap(np.array(source, np.uint64), aval((2,), uint64))
+    state: Tensor = wrap(np.array(source, np.uint64), aval((2,), uint64))
+    tracer = function_tracer()
+    if tracer is not None:
+        tracer.draws += 1
+        start = tracer.call_time("random numbers", FRESH[0])
+        state = binary(ADD.bind(), start, wrap(np.array([0, tracer.draws << 40], np.uint64), state._aval))
     result: Tensor = execute(RANDOM_BITS.bind(shape=dims), (state,))
     return result
 

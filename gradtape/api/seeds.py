@@ -11,7 +11,10 @@ import threading
 import zlib
 from collections import Counter
 
-from gradtape.api.draws import MASK, Source, mixed
+import numpy as np
+
+from gradtape.api.draws import FRESH, MASK, Source, mixed
+from gradtape.runtime.tensor import Tensor, from_array
 
 NO_GLOBAL_SEED = 0x6772616474617065  # what stands for the global seed of seeded calls while there is none
 
@@ -41,6 +44,14 @@ class Seeds:
 
 
 SEEDS = Seeds()
+
+
+def fresh_state() -> Tensor:
+    """The key and counter of a traced function's draws in one call."""
+    return from_array(np.array(SEEDS.next("function", None), np.uint64))
+
+
+FRESH.append(fresh_state)
 
 
 def set_seed(seed: int) -> None:

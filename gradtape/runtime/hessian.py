@@ -30,15 +30,17 @@ def hessian_blocks(recorder: Recorder, target: int, sources: Sequence[int]) -> l
 
 
 def _build(end: TrieNode, target: int, sources: tuple[int, ...]) -> Any:
-    """Blocks on and above the diagonal; those below are their transposes."""
+    """Blocks on and above the diagonal; those below are their transposes, except among complex sources: there the
+    first index moves along the real axis alone, the second along both."""
     path = Path(end, {})
     y, xs = path.values[target], [path.values[s] for s in sources]
     given = path.everything()
     gradients = pull_back(path.nodes, [y], [constant(1, y.aval.dtype, y.aval.dims)], xs)
     nodes = [*path.nodes, *order([g for g in gradients if g is not None], given)]
+    symmetric = not any(x.aval.dtype.is_complex for x in xs)
     blocks: dict[tuple[int, int], Value] = {}
     for i, g in enumerate(gradients):
-        for j in range(i, len(xs)):
+        for j in range(i if symmetric else 0, len(xs)):
             block = None if g is None else _block(nodes, g, xs[j], given)
             if block is not None:
                 blocks[i, j] = block
@@ -47,7 +49,7 @@ def _build(end: TrieNode, target: int, sources: tuple[int, ...]) -> Any:
         return RowsProgram([], None, [])
     place = {k: n for n, k in enumerate(blocks)}
     for i, j in list(blocks):
-        if i != j:
+        if i != j and symmetric:
             place[j, i] = len(outputs)
             outputs.append(_transposed(blocks[i, j], len(xs[i].aval.dims)))
     residual = leaves(outputs, given)

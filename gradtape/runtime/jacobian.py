@@ -14,6 +14,7 @@ from gradtape.ir.aval import aval
 from gradtape.ir.graph import Graph, Value, order
 from gradtape.ops.call import HostRule
 from gradtape.ops.layout import CONCAT, RESHAPE, TRANSPOSE
+from gradtape.ops.op import constant, emit
 from gradtape.runtime.backward import PROGRAMS, CompiledGraph, gradients
 from gradtape.runtime.dispatch import execute, unary
 from gradtape.runtime.record import Path, Recorder, TrieNode
@@ -26,7 +27,7 @@ from gradtape.transforms.rows.builder import Builder
 from gradtape.transforms.rows.leaving import dense
 from gradtape.transforms.rows.letters import whole
 from gradtape.transforms.rows.terms import Rows, Term, rows_of, seed
-from gradtape.transforms.simplify import simplify
+from gradtape.transforms.simplify import rebuild_from, simplify
 from gradtape.transforms.vectorize import lifted, swapped, vectorize
 
 Batch = tuple[int, ...] | None  # the axes that target and source share as batch; None: a whole Jacobian
@@ -183,9 +184,27 @@ def _forward(pulled: Value, y: Value, x: Value, cotangent: Value, given: Sequenc
     tangent = Value(x.aval)
     (pushed,) = pull_back(order([pulled], given), [pulled], [tangent], [cotangent])
     if pushed is None:
-        return Builder(), rows_of([], y.aval.dims, x.aval.dims, y.aval.dtype)
-    b, rows = vectorized_rows(pushed, tangent, seed(x.aval.dims, x.aval.dtype), given)
+        return Builder(), rows_of([], y.aval.dims, x.aval.dims, x.aval.dtype)
+    if y.aval.dtype.is_complex or x.aval.dtype.is_complex:
+        tangent, pushed = _slopes(pushed, tangent, given)
+    b, rows = vectorized_rows(pushed, tangent, seed(x.aval.dims, tangent.aval.dtype), given)
     return b, swapped(rows)
+
+
+def _slopes(pushed: Value, tangent: Value, given: Sequence[Value]) -> tuple[Value, Value]:
+    """A real tangent, and what reverse mode says of it: the slope of the target's real part along the source's real
+    axis, plus i times that along its imaginary one."""
+    real = Value(aval(tangent.aval.dims, tangent.aval.dtype.real_dtype))
+    inputs = leaves([pushed], given)
+
+    def along(t: Value) -> Value:
+        (p,) = rebuild_from(Graph([*inputs, tangent], [pushed]), [*inputs, t])
+        return emit("real", p) if p.aval.dtype.is_complex else p
+
+    if not tangent.aval.dtype.is_complex:
+        return real, along(real)
+    zero = constant(0, real.aval.dtype)
+    return real, emit("complex", along(emit("complex", real, zero)), along(emit("complex", zero, real)))
 
 
 def _batch_reverse(pulled: Value, y: Value, cotangent: Value, given: Sequence[Value], batch: tuple[int, ...]) -> Value:

@@ -70,3 +70,43 @@ def _innermost(inputs: Sequence[Tensor]) -> Tracer:
         "A symbolic tensor was used after the function that it belongs to had been traced. Return it from that "
         "function, instead of keeping it in a variable, a list or an attribute."
     )
+
+
+class FunctionTracer(Tracer):
+    """The graph of a whole function, which is called again later: variables are read when it is called and given
+    their new values when it ends, and random numbers are drawn anew in each call."""
+
+    def __init__(self, inputs: Sequence[Aval]) -> None:
+        super().__init__(inputs)
+        self.variables: dict[int, tuple[Any, Value]] = {}  # by id: the variable, and its value at the beginning
+        self.present: dict[int, Tensor] = {}  # its value now
+        self.assigned: dict[int, Any] = {}
+        self.late: dict[str, tuple[Callable[[], Tensor], SymbolicTensor]] = {}
+        self.draws = 0
+
+    def read(self, variable: Any) -> Tensor:
+        """A variable's value at this point of the function."""
+        found = self.present.get(variable._id)
+        if found is None:
+            start = Value(variable._aval)
+            self.variables[variable._id] = (variable, start)
+            found = self.present[variable._id] = self.symbol(start)
+        return found
+
+    def assign(self, variable: Any, value: Tensor) -> None:
+        """A variable's value from this point of the function on."""
+        self.read(variable)
+        self.present[variable._id] = value
+        self.assigned[variable._id] = variable
+
+    def call_time(self, name: str, supplier: Callable[[], Tensor]) -> SymbolicTensor:
+        """A tensor that is made anew in each call."""
+        if name not in self.late:
+            self.late[name] = (supplier, self.symbol(Value(supplier()._aval)))
+        return self.late[name][1]
+
+
+def function_tracer() -> FunctionTracer | None:
+    """The tracer of the innermost function that is being traced, if nothing else is traced inside it."""
+    tracers = STATE.tracers
+    return tracers[-1] if tracers and isinstance(tracers[-1], FunctionTracer) else None

@@ -20,9 +20,9 @@ from gradtape.ops.composite import Composite
 from gradtape.ops.op import Constant
 from gradtape.ops.pointwise import Pointwise
 from gradtape.runtime.convert import convert
-from gradtape.runtime.state import quietly
+from gradtape.runtime.state import STATE, quietly
 from gradtape.runtime.tensor import Tensor
-from gradtape.runtime.trace import Tracer
+from gradtape.runtime.trace import Tracer, function_tracer
 from gradtape.runtime.variable import Variable
 from gradtape.transforms.simplify import simplify
 
@@ -45,6 +45,10 @@ def update(
 
     Raises:
       ValueError: a rule that is not elementwise, or that returns another number of values or another shape."""
+    if STATE.tracers and function_tracer() is not None:
+        for v, new in zip(variables, rule(*[v.read() for v in variables], *operands, **static), strict=True):
+            v.assign(new)
+        return
     shape = variables[0]._aval.dims
     avals = (*(v._aval for v in variables), *(t._aval for t in operands))
     key = (rule, avals, tuple(static.items()))

@@ -13,11 +13,14 @@ from gradtape.ir.aval import Aval, aval
 from gradtape.ir.dtypes import DType, as_dtype
 from gradtape.ir.errors import InvalidArgumentError
 from gradtape.ir.shapes import TensorShape, shape_text
+from gradtape.ops.arithmetic import ADD, SUBTRACT
 from gradtape.runtime import convert as conversion
 from gradtape.runtime.convert import convert
+from gradtape.runtime.dispatch import binary
 from gradtape.runtime.indexed_slices import scatter_into
 from gradtape.runtime.state import STATE, new_id, quietly
 from gradtape.runtime.tensor import Operators, Reference, Tensor, array_text, wrap
+from gradtape.runtime.trace import FunctionTracer, function_tracer
 
 _names = itertools.count()
 
@@ -93,6 +96,8 @@ class Variable(Operators):
         A tensor that was read under other tapes, in another thread or outside of them is no read of these: it
         stays a constant, so that here a new name stands for the value."""
         state = STATE
+        if state.tracers:
+            return self._read_traced(function_tracer())
         snapshot = self._snapshot
         if state.recorders:
             known = state.reads.get(self._id)
@@ -102,6 +107,15 @@ class Variable(Operators):
         for watcher in state.watchers:
             watcher(self)
         for recorder in state.recorders:
+            recorder.read(self, snapshot)
+        return snapshot
+
+    def _read_traced(self, tracer: FunctionTracer | None) -> Tensor:
+        """While a function is traced: its own view of the variable. Other traces see the present value."""
+        snapshot = self._snapshot if tracer is None else tracer.read(self)
+        for watcher in STATE.watchers:
+            watcher(self)
+        for recorder in STATE.recorders:
             recorder.read(self, snapshot)
         return snapshot
 
@@ -169,6 +183,10 @@ class Variable(Operators):
         tensor = self._operand(value)
         if tensor._aval is not self._aval:
             raise ValueError(f"Shape mismatch: {self._misfit(tensor)}")
+        tracer = function_tracer() if STATE.tracers else None
+        if tracer is not None:
+            tracer.assign(self, tensor)
+            return self
         self._snapshot = _copied(tensor)
         return self
 
@@ -196,6 +214,9 @@ class Variable(Operators):
         tensor = self._operand(delta)
         if tensor._aval is not self._aval:
             raise InvalidArgumentError(f"An update wants the variable's shape: {self._misfit(tensor)}")
+        if STATE.tracers and function_tracer() is not None:
+            step = ADD if ufunc is np.add else SUBTRACT
+            return self.assign(binary(step.bind(), self.read(), tensor))
         array = self._owned()
         if array is not None:
             quietly(ufunc, array, tensor._array, array)

@@ -21,7 +21,7 @@ FLOORS: list[set[str]] = [
     {"backends"},
     {"transforms"},
     {"runtime"},
-    {"recording", "jacobians", "tape", "custom_gradient", "forward", "function", "saved_model"},
+    {"recording", "jacobians", "tape", "module", "custom_rules", "forward", "functions", "saved_model"},
     {"api"},
     {"keras"},
     {"__init__", "cli", "__main__"},
