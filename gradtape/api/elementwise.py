@@ -151,12 +151,18 @@ def round(x: Any, name: str | None = None) -> Tensor:
 def leaky_relu(features: Any, alpha: float = 0.2, name: str | None = None) -> Tensor:
     """x where it is positive, else alpha * x.
 
+    Args:
+      features: tensors of a floating dtype.
+      alpha: a number, which is rounded to single precision in every dtype, or a tensor.
+      name: accepted for compatibility.
+
     >>> import gradtape as tf
     >>> print(tf.nn.leaky_relu([-1.0, 2.0]).numpy())
     [-0.2  2. ]
     """
     x = convert(features)
-    return binary(e.LEAKY_RELU.bind(), x, operand(alpha, x._aval.dtype))
+    slope = float(np.float32(alpha)) if isinstance(alpha, int | float) else alpha
+    return binary(e.LEAKY_RELU.bind(), x, operand(slope, x._aval.dtype))
 
 
 def silu(features: Any, beta: float = 1.0) -> Tensor:

@@ -112,17 +112,23 @@ SILU = _unary(
     lambda x: fn.sigmoid(x) * (1 + x * (1 - fn.sigmoid(x))),
     "x * sigmoid(x), also called swish.",
 )
-_TANH_SCALE = math.sqrt(2 / math.pi)
+# 0.044715 as TensorFlow has it in every dtype: rounded to single precision.
+_GELU_SCALE, _GELU_CUBE = 2 * math.sqrt(2 / math.pi), 0.044714998453855515
+
+
+def _gelu_gate(x: Expr) -> Expr:
+    """(1 + tanh u) / 2 = sigmoid(2u) without cancellation, u = √(2/π) (x + 0.044715 x³)"""
+    return fn.sigmoid(_GELU_SCALE * (x + _GELU_CUBE * x * x * x))
 
 
 def _gelu_tanh_partial(x: Expr) -> Any:
-    t = fn.tanh(_TANH_SCALE * (x + 0.044715 * x * x * x))
-    return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * _TANH_SCALE * (1 + 3 * 0.044715 * x * x)
+    s = _gelu_gate(x)
+    return s + x * (s * (1 - s)) * (_GELU_SCALE * (1 + 3 * _GELU_CUBE * x * x))
 
 
 GELU_TANH = _unary(
     "gelu_tanh",
-    lambda x: 0.5 * x * (1 + fn.tanh(_TANH_SCALE * (x + 0.044715 * x * x * x))),
+    lambda x: x * _gelu_gate(x),
     _gelu_tanh_partial,
     "The Gaussian error linear unit, by its tanh approximation.",
 )

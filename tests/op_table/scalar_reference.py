@@ -152,7 +152,7 @@ _SELU_SCALE, _SELU_ALPHA = MP.mpf("1.05070098735548049342"), MP.mpf("1.673263242
 
 
 def _gelu_tanh(x: Any) -> Any:
-    return x * (1 + MP.tanh(MP.sqrt(2 / MP.pi) * (x + MP.mpf("0.044715") * x**3))) / 2
+    return x * (1 + MP.tanh(MP.sqrt(2 / MP.pi) * (x + MP.mpf(0.044714998453855515) * x**3))) / 2
 
 
 DEFINED: dict[str, Scalar] = {
