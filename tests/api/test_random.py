@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import subprocess
 import sys
@@ -153,7 +154,7 @@ def test_normal_and_uniform(dtype: str) -> None:
     assert x.dtype == dtype
     assert_moments(x, 1.0, 4.0, 48.0) if dtype != "bfloat16" else None
     u = r.uniform([N], dtype=dtype)
-    assert u.dtype == dtype and 0 <= float(tf.reduce_min(u)) and float(tf.reduce_max(u)) < 1
+    assert u.dtype == dtype and float(tf.reduce_min(u)) >= 0 and float(tf.reduce_max(u)) < 1
     grid = 2.0 ** -{"float16": 11, "bfloat16": 8}.get(dtype, 24)
     assert_moments(np.asarray(u, np.float64) + grid / 2, 0.5, (1 - grid**2) / 12, 1 / 80)
 
@@ -211,7 +212,7 @@ def test_integers(low: int, high: int) -> None:
     assert low <= x.min() and x.max() < high
     parts = min(high - low, 7)
     edges = [low + (high - low) * k // parts for k in range(parts + 1)]
-    counts = [int(np.sum((a <= x) & (x < b))) for a, b in zip(edges, edges[1:], strict=False)]
+    counts = [int(np.sum((a <= x) & (x < b))) for a, b in itertools.pairwise(edges)]
     assert_shares(np.array(counts), np.full(parts, 1 / parts), N)
 
 

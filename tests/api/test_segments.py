@@ -50,9 +50,9 @@ def test_unsorted(name: str) -> None:
 
 
 def test_ids_of_several_axes() -> None:
-    ids = [[0, 1], [1, 1], [-3, 0]]
+    ids = np.array([[0, 1], [1, 1], [-3, 0]])
     got = tf.math.unsorted_segment_sum(DATA.reshape(3, 2, 2), ids, 3)
-    np.testing.assert_allclose(got, expected("sum", DATA, sum(ids, []), 3, 0))
+    np.testing.assert_allclose(got, expected("sum", DATA, ids.reshape(-1).tolist(), 3, 0))
     one = tf.math.unsorted_segment_sum(DATA, 1, 3)
     np.testing.assert_allclose(one, np.stack([0 * DATA, DATA, 0 * DATA]))
 
