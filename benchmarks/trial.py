@@ -49,7 +49,7 @@ def run(names: Sequence[str], threads: int, quick: bool, cores: Sequence[int]) -
 def pace(setting: Setting) -> Pace:
     if setting.quick:
         return Pace(0.005, 3, 6)
-    return Pace() if setting.threads == 1 else Pace(0.15, 15, 60)
+    return Pace() if setting.threads == 1 else Pace(0.15, 15, 30)
 
 
 # ---- races -----------------------------------------------------------------------------------------------------------
