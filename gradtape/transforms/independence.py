@@ -15,6 +15,7 @@ from gradtape.ir.index import Index
 from gradtape.ops.call import Call, CustomCall
 from gradtape.ops.composite import Composite
 from gradtape.ops.contraction import Contraction, parts
+from gradtape.ops.moves import Gather, Move, Scatter
 from gradtape.ops.opaque import Opaque
 from gradtape.ops.pointwise import Pointwise
 from gradtape.ops.reduction import Reduction
@@ -119,15 +120,48 @@ def _one(b: Builder, node: Node, i: int, v: Rows) -> Rows:
     if isinstance(op, Contraction):
         return _contracted(b, node, i, v)
     if isinstance(op, Structural | Opaque) and op.moves is not None:
+        if node.step.params.get("batch_dims"):
+            return _within_batch(b, node, v)
         if i >= len(op.moves(node)):
             raise _Unknown(op.name)
-        found = follow(b, v, op.moves(node)[i])
-        if any(not isinstance(p.where, Index | None) for t in found.terms for p in _pairs(t)):
-            raise _Unknown(op.name)
-        return _plain(found)
+        return _moved(b, v, op.moves(node)[i], op.name)
     if isinstance(op, Opaque):
         return _through_opaque(b, node, i, v)
     raise _Unknown(op.name)
+
+
+def _moved(b: Builder, v: Rows, way: Sequence[Move], name: str) -> Rows:
+    """Moves one by one. Positions known only when running say nothing of where an example goes; of an axis without
+    examples they make one that depends on all of it."""
+    for step in way:
+        if isinstance(step, Gather | Scatter) and not isinstance(step.ids, Index):
+            if any(t.rows[0] and p in t.own[step.axis] for t in v.terms for p in _letter_pairs(t)):
+                raise _Unknown(name)
+            v = _renewed(b, v, [step.axis], [step.count if isinstance(step, Gather) else step.n])
+        else:
+            v = follow(b, v, [step])
+    return _plain(v)
+
+
+def _within_batch(b: Builder, node: Node, v: Rows) -> Rows:
+    """Gather and scatter with batch axes: each batch entry has positions of its own along one axis."""
+    (x, indices, *_), out, p = node.inputs, node.outputs[0].aval.dims, node.step.params
+    inner, axis = len(indices.aval.dims) - p["batch_dims"], p["axis"]
+    picks = len(out) == len(x.aval.dims) - 1 + inner
+    gone, made = (1, inner) if picks else (inner, 1)
+    return _renewed(b, v, range(axis, axis + gone), out[axis : axis + made])
+
+
+def _renewed(b: Builder, v: Rows, axes: Sequence[int], sizes: Sequence[int]) -> Rows:
+    """Neighbouring own axes replaced by others that depend on all of them."""
+    kept = _plain(transposed(b, v, [k for k in range(len(v.shape)) if k not in axes]))
+    at = axes[0] if axes else 0
+    shape = (*v.shape[:at], *sizes, *v.shape[at + len(axes) :])
+
+    def rule(t: Term) -> Term:
+        return replace(t, own=(*t.own[:at], *map(whole, sizes), *t.own[at:]))
+
+    return Rows(tuple(map(rule, kept.terms)), kept.rows, shape, kept.dtype)
 
 
 def follow_reshape(b: Builder, v: Rows, shape: tuple[int, ...]) -> Rows:

@@ -1,6 +1,6 @@
 """Random graphs for the tests of rows: what moves, repeats, merges, splits and sums, with numbers that stay exact.
 
-Sizes have common divisors, so that axes can be merged and split anew; positions are repeated, left out and out of order,
+Sizes have common divisors, so that axes can be merged and split anew; positions repeat, are left out or out of order,
 known now or only when running. `exact` graphs are polynomials with small integers for operands: their derivatives are
 integers far below 2^53, so that sums in any order are equal to the last bit. Others hold functions of all kinds."""
 
@@ -160,14 +160,11 @@ def contraction(d: Draft) -> tuple[Value, float] | None:
     x = d.pick()
     if d.chance():
         y = d.pick()
-        bound = d.bound(y)
     else:
         rank = d.number(1, 3)
         y = d.other(d.numbers(tuple(d.draw(st.sampled_from([*x.aval.dims, 2, 3])) for _ in range(rank))))
-        bound = 2.0
     if d.chance():
         x, y = y, x
-        bound = d.bounds.get(id(x), 2.0)
     left = "abcdefg"[: len(x.aval.dims)]
     right = ""
     for k, n in enumerate(y.aval.dims):
