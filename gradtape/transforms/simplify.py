@@ -90,13 +90,16 @@ def _unrepeated(v: Value) -> Value | None:
 
 
 def without_neutral(step: Step, operands: Sequence[Value]) -> Value | None:
-    """x * 1, x - 0, x / 1: x itself, where that is exact."""
+    """x * 1, x - 0, x / 1: x itself, bit for bit; so not x - (-0), nor complex products, which make +0 of -0."""
     if not isinstance(step.op, Pointwise) or not step.op.neutral:
         return None
     result = step.infer(tuple(v.aval for v in operands))[0]
+    if result.dtype.is_complex:
+        return None
     for i, number in step.op.neutral.items():
         other = operands[1 - i]
-        if other.aval is result and _scalar(operands[i]) == number:
+        value = _scalar(operands[i])
+        if other.aval is result and value == number and str(value) != "-0.0":
             return other
     return None
 
