@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gradtape.api.declared import of_one, of_two
+from gradtape.api.declared import doctests, of_one, of_two
 from gradtape.ops import bits as b
 
 bitwise_and = of_two("bitwise_and", b.BITWISE_AND, "tf.bitwise.bitwise_and([12, 10], 6)", "[4 2]")
@@ -13,3 +13,5 @@ left_shift = of_two("left_shift", b.LEFT_SHIFT, "tf.bitwise.left_shift([1, 5], 2
 right_shift = of_two("right_shift", b.RIGHT_SHIFT, "tf.bitwise.right_shift([8, -8], 2)", "[ 2 -2]")
 
 __all__ = ["bitwise_and", "bitwise_or", "bitwise_xor", "invert", "left_shift", "right_shift"]
+
+__test__ = doctests(globals())

@@ -68,3 +68,14 @@ def of_two(name: str, op: Pointwise, call: str, result: str) -> Callable[..., Te
 
     _document(function, name, op, call, result, "x, y")
     return function
+
+
+def doctests(names: dict[str, Any]) -> dict[str, str]:
+    """The examples of a module's functions from declarations, for its `__test__`: doctest looks for functions that were
+    written in the module, and these were not."""
+    made = (of_one, of_two)
+    return {
+        name: f.__doc__ or ""
+        for name, f in names.items()
+        if getattr(f, "__globals__", None) is globals() and f not in made and f is not doctests
+    }

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from gradtape.api.declared import doctests
 from gradtape.api.declared import of_one as _one
 from gradtape.api.declared import of_two as _two
 from gradtape.ir.dtypes import as_dtype, bool_
@@ -277,3 +278,5 @@ def add_n(inputs: Any, name: str | None = None) -> Tensor:
             raise InvalidArgumentError(f"`add_n` wants tensors of one shape, got {total.shape} and {p.shape}.")
         total = binary(a.ADD.bind(), total, p)
     return total
+
+__test__ = doctests(globals())

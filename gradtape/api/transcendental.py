@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.api.declared import of_one, of_two
+from gradtape.api.declared import doctests, of_one, of_two
 from gradtape.api.elementwise import relu
 from gradtape.api.layout import concat
 from gradtape.api.reductions import reduce_sum
@@ -151,3 +151,5 @@ def crelu(features: Any, axis: int = -1, name: str | None = None) -> Tensor:
     """
     x = convert(features)
     return concat([relu(x), relu(-x)], axis=axis)
+
+__test__ = doctests(globals())
