@@ -93,19 +93,15 @@ def _spell_matmul(
     right, shape_b = _batch_letters(b.dims, batch, lead)
     left += "ba" if flip_a else "ab"
     right += "cb" if flip_b else "bc"
-    covered = "".join(c for c in lead if c in left or c in right)
-    if covered != lead:  # an axis of size 1 in both: let the first operand keep it
-        left, shape_a = lead[len(lead) - len(a.dims) + 2 :] + left[-2:], None
-        covered = "".join(c for c in lead if c in left or c in right)
-    return shape_a, shape_b, CONTRACT.bind(subscripts=f"{left},{right}->{covered}ac")
+    return shape_a, shape_b, CONTRACT.bind(subscripts=f"{left},{right}->{lead}ac")
 
 
 def _batch_letters(
     dims: tuple[int, ...], batch: tuple[int | None, ...], lead: str
 ) -> tuple[str, tuple[int, ...] | None]:
-    """The letters of an operand's batch axes and the shape without those of size 1 (None: nothing to drop)."""
+    """The letters of an operand's batch axes and the shape without those that broadcast (None: nothing to drop)."""
     offset = len(batch) - (len(dims) - 2)
-    kept = [k for k, n in enumerate(dims[:-2]) if n != 1]
+    kept = [k for k, n in enumerate(dims[:-2]) if n == batch[offset + k]]
     letters = "".join(lead[offset + k] for k in kept)
     if len(kept) == len(dims) - 2:
         return letters, None
