@@ -12,11 +12,13 @@ from gradtape import keras, version
 from gradtape.api import (
     autodiff,
     bitwise,
+    debugging,
     dtypes,
     errors,
     image,
     linalg,
     math,
+    nest,
     nn,
     random,
     signal,
@@ -51,6 +53,12 @@ from gradtape.api.creation import (
     size,
     zeros,
     zeros_like,
+)
+from gradtape.api.debugging import (
+    assert_equal,
+    assert_greater,
+    assert_less,
+    assert_rank,
 )
 from gradtape.api.derivatives import (
     divergence,
@@ -245,6 +253,10 @@ __all__ = [
     "as_dtype",
     "asin",
     "asinh",
+    "assert_equal",
+    "assert_greater",
+    "assert_less",
+    "assert_rank",
     "atan",
     "atan2",
     "atanh",
@@ -274,6 +286,7 @@ __all__ = [
     "cosh",
     "cumsum",
     "custom_gradient",
+    "debugging",
     "divergence",
     "divide",
     "double",
@@ -333,6 +346,7 @@ __all__ = [
     "minimum",
     "multiply",
     "negative",
+    "nest",
     "newaxis",
     "nn",
     "norm",
