@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     text = markdown(data)
     print(text)
     if options.json:
-        options.json.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+        options.json.write_text(json.dumps(data) + "\n", encoding="utf-8")
     if options.markdown:
         options.markdown.write_text(text, encoding="utf-8")
     return status(data, options.require_peers)
