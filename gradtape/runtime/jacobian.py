@@ -24,11 +24,12 @@ from gradtape.transforms.cost import cost
 from gradtape.transforms.differentiate import leaves, pull_back
 from gradtape.transforms.independence import Verdict, batch_verdict
 from gradtape.transforms.rows.builder import Builder
+from gradtape.transforms.rows.entering import lifted
 from gradtape.transforms.rows.leaving import dense
 from gradtape.transforms.rows.letters import whole
 from gradtape.transforms.rows.terms import Rows, Term, rows_of, seed
 from gradtape.transforms.simplify import rebuild_from, simplify
-from gradtape.transforms.vectorize import lifted, swapped, vectorize
+from gradtape.transforms.vectorize import swapped, vectorize
 
 Batch = tuple[int, ...] | None  # the axes that target and source share as batch; None: a whole Jacobian
 PROVED = Verdict("proved")

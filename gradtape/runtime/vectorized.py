@@ -12,9 +12,10 @@ from gradtape.runtime.backward import CompiledGraph
 from gradtape.runtime.tensor import Tensor
 from gradtape.runtime.trace import Tracer
 from gradtape.transforms.rows.builder import Builder
+from gradtape.transforms.rows.entering import free, lifted
 from gradtape.transforms.rows.leaving import dense
 from gradtape.transforms.rows.terms import Item
-from gradtape.transforms.vectorize import free, lifted, vectorized
+from gradtape.transforms.vectorize import vectorized
 
 MAX_GRAPHS = 512
 

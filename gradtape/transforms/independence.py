@@ -21,12 +21,12 @@ from gradtape.ops.pointwise import Pointwise
 from gradtape.ops.reduction import Reduction
 from gradtape.ops.structural import Structural
 from gradtape.transforms.rows.builder import Builder
+from gradtape.transforms.rows.following import follow
 from gradtape.transforms.rows.letters import Axis, Pair, whole
 from gradtape.transforms.rows.loops import core_positions
 from gradtape.transforms.rows.moves import broadcast, transposed
 from gradtape.transforms.rows.sums import union
 from gradtape.transforms.rows.terms import Rows, Term, rows_of
-from gradtape.transforms.vectorize import follow
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ def _moved(b: Builder, v: Rows, way: Sequence[Move], name: str) -> Rows:
                 raise _Unknown(name)
             v = _renewed(b, v, [step.axis], [step.count if isinstance(step, Gather) else step.n])
         else:
-            v = follow(b, v, [step])
+            v = follow(b, v, v.rows, [step])
     return _plain(v)
 
 

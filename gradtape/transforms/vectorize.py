@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from gradtape.ir.dtypes import DType
 from gradtape.ir.graph import Graph, Node, Value
+from gradtape.ir.index import Index
 from gradtape.ir.shapes import size_of
-from gradtape.ops import moves as m
 from gradtape.ops.call import Call
 from gradtape.ops.composite import Composite
 from gradtape.ops.contraction import Contraction, parts
@@ -20,6 +21,8 @@ from gradtape.ops.reduction import Reduction, reduced
 from gradtape.ops.structural import Structural
 from gradtape.transforms.rows import loops, moves
 from gradtape.transforms.rows.builder import Builder
+from gradtape.transforms.rows.entering import free, lifted
+from gradtape.transforms.rows.following import follow
 from gradtape.transforms.rows.leaving import dense
 from gradtape.transforms.rows.letters import Axis, Letter, Pair, chosen, pair, whole
 from gradtape.transforms.rows.sums import added, settled
@@ -80,26 +83,6 @@ def _rule(node: Node) -> Rule:
         if kind in RULES:
             return RULES[kind]
     raise NotVectorizable(node.step.name, f"its kind, {node.step.op.kind}, has no rule for rows.")
-
-
-# ------------------------------------------------------------------ between rows and ordinary values
-
-
-def lifted(b: Builder, x: Item, rows: Sequence[int]) -> Rows:
-    """A value as rows that are all the same: a letter on each row axis that nothing else has."""
-    if isinstance(x, Rows):
-        return x
-    own = tuple(whole(n) for n in x.aval.dims)
-    term = Term((taken(b, x, own),), tuple(whole(n) for n in rows), own)
-    return rows_of([normal(b, term, x.aval.dtype)], rows, x.aval.dims, x.aval.dtype)
-
-
-def free(b: Builder, value: Value, rows: tuple[int, ...]) -> Rows:
-    """Rows from an array that has the row axes first."""
-    shape = value.aval.dims[len(rows) :]
-    axes = tuple(whole(n) for n in value.aval.dims)
-    term = Term((taken(b, value, axes),), axes[: len(rows)], axes[len(rows) :])
-    return rows_of([normal(b, term, value.aval.dtype)], rows, shape, value.aval.dtype)
 
 
 def _rows(operands: Sequence[Item]) -> tuple[int, ...]:
@@ -263,37 +246,19 @@ def _moved(b: Builder, node: Node, operands: list[Item]) -> Sequence[Item]:
     assert isinstance(op, Structural | Opaque)
     if op.moves is None:
         return _opaque(b, node, operands)
-    inner = Node(node.step, _placeholders(operands, node), tuple(v.aval for v in node.outputs))
-    ways = op.moves(inner)
-    if any(isinstance(x, Rows) for x in operands[len(ways) :]):
-        raise NotVectorizable(op.name, "its positions differ from row to row.")
-    rows = _rows(operands)
-    parts = [follow(b, lifted(b, x, rows), way) for x, way in zip(operands, ways, strict=False)]
+    known = tuple(x if isinstance(x, Value) else v for x, v in zip(operands, node.inputs, strict=True))
+    ways, rows = op.moves(Node(node.step, known, tuple(v.aval for v in node.outputs))), _rows(operands)
+    at = functools.partial(_positions, b, known[len(ways) :], operands[len(ways) :])
+    parts = [follow(b, x, rows, way, at) for x, way in zip(operands, ways, strict=False)]
     return [parts[0] if len(parts) == 1 else added(b, parts)]
 
 
-def _placeholders(operands: Sequence[Item], node: Node) -> tuple[Value, ...]:
-    return tuple(x if isinstance(x, Value) else v for x, v in zip(operands, node.inputs, strict=True))
-
-
-def follow(b: Builder, v: Rows, way: Sequence[m.Move]) -> Rows:
-    for step in way:
-        match step:
-            case m.Reshape(shape):
-                v = moves.reshaped(b, v, shape)
-            case m.Transpose(perm):
-                v = moves.transposed(b, v, perm)
-            case m.Broadcast(shape):
-                v = moves.broadcast(b, v, shape)
-            case m.Gather(axis, ids, count):
-                v = moves.gathered(b, v, axis, ids, count)
-            case m.Scatter(axis, ids, n):
-                v = moves.scattered(b, v, axis, ids, n)
-            case m.Diagonal():
-                v = moves.diagonal(b, v)
-            case m.Undiagonal():
-                v = moves.undiagonal(b, v)
-    return v
+def _positions(b: Builder, indices: Sequence[Value], given: Sequence[Item], ids: Index | Value) -> Index | Item:
+    """Positions that are spelled over a node's own operands, over the operands given to it here."""
+    if isinstance(ids, Index):
+        return ids
+    (found,) = vectorized(b, Graph(indices, [ids]), given)
+    return found
 
 
 # ------------------------------------------------------------------ opaque ops and graphs

@@ -14,9 +14,10 @@ from gradtape.ir.graph import Graph, Value, order
 from gradtape.ops.op import Op
 from gradtape.transforms.differentiate import leaves, pull_back
 from gradtape.transforms.rows.builder import Builder
+from gradtape.transforms.rows.entering import lifted
 from gradtape.transforms.rows.leaving import dense
 from gradtape.transforms.rows.terms import Rows, seed
-from gradtape.transforms.vectorize import lifted, swapped, vectorize
+from gradtape.transforms.vectorize import swapped, vectorize
 from tests.op_table.cases import CASES, Case, each_op
 from tests.op_table.running import compiled
 from tests.op_table.tally import Checks

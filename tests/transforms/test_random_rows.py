@@ -21,10 +21,11 @@ from gradtape.ops.op import constant
 from gradtape.transforms.differentiate import leaves, pull_back, vjp
 from gradtape.transforms.rows import products
 from gradtape.transforms.rows.builder import Builder
+from gradtape.transforms.rows.entering import lifted
 from gradtape.transforms.rows.leaving import dense
 from gradtape.transforms.rows.sums import MAX_TERMS, settled, stored
 from gradtape.transforms.rows.terms import Rows, rows_of, seed
-from gradtape.transforms.vectorize import lifted, swapped, vectorize
+from gradtape.transforms.vectorize import swapped, vectorize
 from tests.op_table.running import compiled
 from tests.transforms.row_graphs import Drawn, drawn_graphs
 

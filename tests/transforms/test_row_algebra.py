@@ -16,11 +16,12 @@ from gradtape.ir.graph import Graph, Value
 from gradtape.ir.index import Index
 from gradtape.transforms.rows import moves, products
 from gradtape.transforms.rows.builder import Builder
+from gradtape.transforms.rows.entering import lifted
 from gradtape.transforms.rows.leaving import dense, expanded, expanded_fully
 from gradtape.transforms.rows.letters import Letter, Pair, matches, pair, whole
 from gradtape.transforms.rows.sums import MAX_TERMS, added, settled, stored
 from gradtape.transforms.rows.terms import Factor, Rows, Term, normal, rows_of, seed
-from gradtape.transforms.vectorize import contracted, lifted, swapped
+from gradtape.transforms.vectorize import contracted, swapped
 from tests.op_table.running import compiled
 
 
