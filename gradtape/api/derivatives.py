@@ -8,6 +8,7 @@ from typing import Any
 import optree
 
 from gradtape.api.creation import convert_to_tensor
+from gradtape.api.elementwise import identity
 from gradtape.api.mapping import vectorized_map
 from gradtape.api.reductions import reduce_sum
 from gradtape.forward import ForwardAccumulator
@@ -21,9 +22,10 @@ ZERO = UnconnectedGradients.ZERO
 
 
 def _tensors(structure: Any) -> Any:
-    """A structure with tensors (or variables) for leaves."""
+    """A structure with tensors (or variables) for leaves: each argument is one of its own, also where one tensor is
+    given twice, or is what the function closes over."""
     leaves, spec = flatten(structure)
-    made = [x if isinstance(x, Variable) else convert_to_tensor(x) for x in leaves]
+    made = [x if isinstance(x, Variable) else identity(convert_to_tensor(x)) for x in leaves]
     return made[0] if spec is None else optree.tree_unflatten(spec, made)
 
 
