@@ -108,7 +108,8 @@ def test_tensors_do_not_change(what: str) -> None:
 
 
 def test_item_assignment_is_pythons_error() -> None:
-    for x in (tf.constant([1.0]), tf.Variable([1.0])):
+    values: list[Any] = [tf.constant([1.0]), tf.Variable([1.0])]
+    for x in values:
         with pytest.raises(TypeError, match="does not support item assignment"):
             x[0] = 5.0
 
