@@ -13,6 +13,7 @@ from gradtape.runtime.backward import PROGRAMS, CompiledGraph
 from gradtape.runtime.jacobian import RowsProgram, cheaper
 from gradtape.runtime.record import Path, Recorder, TrieNode
 from gradtape.runtime.rules import by_structure, inlined, traced_rule
+from gradtape.runtime.state import STATE
 from gradtape.runtime.tensor import Tensor
 from gradtape.transforms.differentiate import leaves, pull_back
 from gradtape.transforms.simplify import rebuild_from
@@ -50,12 +51,22 @@ def _build(end: TrieNode, target: int, sources: tuple[int, ...]) -> Any:
 def _with_rules(recorder: Recorder, target: int, sources: tuple[int, ...]) -> tuple[RowsProgram, list[Tensor]]:
     """Custom rules are traced, and stand in the program as graphs. What a rule captured is the recorded value
     itself, so that its dependence on the sources is seen."""
-    traced = {k: traced_rule(rule, recorder.node, k) for k, rule in enumerate(recorder.hosts)}
+    slots = dict(recorder.slots)  # by id of the tensor; the present values of variables among them
+    outer = STATE.watchers
+
+    def note(v: Any) -> None:
+        slots.setdefault(v._snapshot._id, slots.get(v._id, 0))
+
+    STATE.watchers = (*outer, note)
+    try:
+        traced = {k: traced_rule(rule, recorder.node, k) for k, rule in enumerate(recorder.hosts)}
+    finally:
+        STATE.watchers = outer
     path = Path(recorder.node, {k: r.absent for k, r in traced.items() if r.absent})
     tensors: dict[int, tuple[Value, Tensor]] = {}  # values that the rules mention, by id
     graphs = {}
     for k, r in traced.items():
-        known = [(path.values.get(recorder.slots.get(t._id, 0), v), t) for v, t in r.captured]
+        known = [(path.values.get(slots.get(t._id, 0), v), t) for v, t in r.captured]
         tensors.update((id(v), (v, t)) for v, t in known)
         own = r.graph.inputs[: len(r.graph.inputs) - len(r.captured)]
         graphs[k] = Graph([*own, *(v for v, _ in known)], rebuild_from(r.graph, [*own, *(v for v, _ in known)]))
