@@ -51,10 +51,13 @@ def _min(out: Any, positions: Any, rows: Any, start: int, stop: int) -> None:
                     out[b, at, j] = x if (x < m or x != x) else m
 
 
+WIDE = 16  # elements of a row from which threads share the rows of the result
 LOOPS: dict[str, Loop] = {"add": _add, "maximum": _max, "minimum": _min}
 
 
 def combine(ufunc: str, out: Any, positions: Any, rows: Any) -> None:
     """Combine as a NumPy ufunc does: "add", "maximum" or "minimum". Arrays are in C order, positions int64."""
     run = LOOPS[ufunc].of(out.dtype)
-    share(out.shape[1], rows.size, lambda start, stop: run(out, positions, rows, start, stop))
+    # every thread looks at all positions: for narrow rows the mispredicted branches cost more than the rows
+    elements = rows.size if rows.shape[2] >= WIDE else 0
+    share(out.shape[1], elements, lambda start, stop: run(out, positions, rows, start, stop))

@@ -39,6 +39,7 @@ def threads(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     """Loops run in one thread, or every row in a part of its own."""
     monkeypatch.setattr(loops, "SHARE", 1 if request.param == "several threads" else 1 << 60)
     monkeypatch.setattr(loops, "threads", lambda: 3)
+    monkeypatch.setattr(scatter, "WIDE", 1)
     return request.param
 
 
