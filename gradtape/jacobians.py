@@ -247,7 +247,9 @@ class Jacobians(Recording):
         for x in wanted:
             _check_batch(of, x, axes)
         axes = tuple(k % of.ndim for k in axes)
-        results = [self._batch_jacobian(of, x, axes, bool(experimental_use_pfor), on_dependence) for x in wanted]
+        results = []
+        for x in wanted:  # no comprehension, which would be a frame between a warning and the caller
+            results.append(self._batch_jacobian(of, x, axes, bool(experimental_use_pfor), on_dependence))
         if not self._persistent:
             self._finish()
         return results[0] if structure is None else optree.tree_unflatten(structure, results)

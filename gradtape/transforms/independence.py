@@ -58,7 +58,8 @@ def batch_verdict(nodes: Sequence[Node], source: Value, target: Value, axis: int
     axes = tuple(whole(n) for n in source.aval.dims)
     start = rows_of([Term((), (axes[axis],), axes)], [source.aval.dims[axis]], source.aval.dims, float32)
     known = {id(source): start}
-    blamed = ""
+    blamed, moved = "", ""
+    nodes = _leading_to(target, nodes)
     for node in nodes:
         if not any(id(v) in known for v in node.inputs):
             continue
@@ -74,10 +75,22 @@ def batch_verdict(nodes: Sequence[Node], source: Value, target: Value, axis: int
             known[id(v)] = r
             if not blamed and not _is_aligned(r):
                 blamed = node.step.name
+            stood = all(_stand(known[id(x)], axis) for x in node.inputs if id(x) in known)
+            moved = node.step.name if stood and not _stand(r, axis) else moved
     found = known.get(id(target))
-    if found is None or all(_stands_at(t, axis) for t in found.terms):
+    if found is None or _stand(found, axis):
         return Verdict("proved")
-    return Verdict("mixed", blamed or nodes[-1].step.name)
+    return Verdict("mixed", blamed or moved)
+
+
+def _leading_to(target: Value, nodes: Sequence[Node]) -> list[Node]:
+    """The nodes that a value depends on: what a tape recorded beside them says nothing of it."""
+    needed, found = {id(target)}, []
+    for node in reversed(nodes):
+        if any(id(v) in needed for v in node.outputs):
+            needed.update(map(id, node.inputs))
+            found.append(node)
+    return found[::-1]
 
 
 def _patterns(b: Builder, node: Node, operands: Sequence[Rows | None]) -> list[Rows | None]:
@@ -242,6 +255,6 @@ def _is_aligned(v: Rows) -> bool:
     return all(not t.rows[0] or all(p.where is None for p in (*t.rows[0], *_letter_pairs(t))) for t in v.terms)
 
 
-def _stands_at(t: Term, axis: int) -> bool:
+def _stand(v: Rows, axis: int) -> bool:
     """Whether example and position along an axis are one."""
-    return axis < len(t.own) and (not t.rows[0] or t.rows[0] == t.own[axis])
+    return all(axis < len(t.own) and (not t.rows[0] or t.rows[0] == t.own[axis]) for t in v.terms)

@@ -1,0 +1,106 @@
+"""The numbers of Jacobians: every program in every mode, against a plain loop over rows and against differences."""
+
+import numpy as np
+import pytest
+
+import gradtape as tf
+from tests.jacobian.programs import PROGRAMS, by_differences, jacobian, tape_of
+
+EACH = pytest.mark.parametrize("name", PROGRAMS)
+
+
+@EACH
+def test_all_modes_agree_with_the_loop(name: str) -> None:
+    tape, y, x = tape_of(PROGRAMS[name])
+    want = tape.jacobian(y, x, experimental_use_pfor=False)
+    assert want.shape == y.shape.concatenate(x.shape)
+    for mode in ("auto", "reverse", "forward"):
+        got = tape.jacobian(y, x, mode=mode)
+        assert (got.shape, got.dtype) == (want.shape, want.dtype)
+        np.testing.assert_allclose(got.numpy(), want.numpy(), rtol=1e-9, atol=1e-11, err_msg=mode)
+
+
+@EACH
+def test_jacobians_are_slopes(name: str) -> None:
+    program = PROGRAMS[name]
+    tape, y, x = tape_of(program)
+    np.testing.assert_allclose(tape.jacobian(y, x).numpy(), by_differences(program), rtol=1e-6, atol=1e-7)
+
+
+@EACH
+def test_rows_are_gradients_of_elements(name: str) -> None:
+    tape, y, x = tape_of(PROGRAMS[name])
+    found = tape.jacobian(y, x).numpy()
+    for at in np.ndindex(*y.shape):
+        seed = np.zeros(y.shape)
+        seed[at] = 1
+        row = tape.gradient(y, x, output_gradients=tf.constant(seed))
+        np.testing.assert_allclose(found[at], row.numpy(), rtol=1e-9, atol=1e-11)
+
+
+@EACH
+@pytest.mark.parametrize("rows", [1, 2, 3, 7, 1000])
+def test_chunks_of_any_size_give_the_same(name: str, rows: int) -> None:
+    tape, y, x = tape_of(PROGRAMS[name])
+    want = tape.jacobian(y, x).numpy()
+    got = tape.jacobian(y, x, parallel_iterations=rows).numpy()
+    np.testing.assert_allclose(got, want, rtol=1e-9, atol=1e-11)
+
+
+@EACH
+def test_structured_answers_are_those_of_the_dense_array(name: str) -> None:
+    tape, y, x = tape_of(PROGRAMS[name])
+    full = tape.jacobian(y, x, experimental_use_pfor=False).numpy()
+    m, n = int(np.prod(y.shape, dtype=int)), int(np.prod(x.shape, dtype=int))
+    matrix = full.reshape(m, n)
+    rng = np.random.default_rng(0)
+    v, u = rng.normal(size=tuple(x.shape)), rng.normal(size=tuple(y.shape))
+    near = {"rtol": 1e-9, "atol": 1e-10}
+    for mode in ("reverse", "forward"):
+        s = tape.jacobian(y, x, structured=True, mode=mode)
+        assert (s.shape, s.dtype, s.target_shape, s.source_shape) == (full.shape, x.dtype, y.shape, x.shape)
+        np.testing.assert_allclose(s.dense().numpy(), full, **near)
+        np.testing.assert_allclose((s @ v).numpy(), (matrix @ v.reshape(n)).reshape(y.shape), **near)
+        np.testing.assert_allclose((s.T @ u).numpy(), (u.reshape(m) @ matrix).reshape(x.shape), **near)
+        norms = np.sqrt((matrix**2).sum(1)).reshape(y.shape)
+        np.testing.assert_allclose(s.row_norms().numpy(), norms, **near)
+        assert np.count_nonzero(np.abs(matrix) > 1e-12) <= s.nnz <= full.size
+        if y.shape == x.shape:
+            np.testing.assert_allclose(s.diagonal().numpy(), np.diagonal(matrix).reshape(y.shape), **near)
+        if y.ndim and x.ndim and y.shape[0] == x.shape[0]:
+            blocks = np.moveaxis(np.diagonal(full, axis1=0, axis2=y.ndim), -1, 0)
+            np.testing.assert_allclose(s.blocks().numpy(), blocks, **near)
+
+
+# ------------------------------------------------------------------ zeros by structure
+
+POLES = {
+    "log": (tf.math.log, [0.0, 1.0, 2.0]),
+    "sqrt": (tf.sqrt, [0.0, 4.0]),
+    "reciprocal": (lambda x: 1.0 / x, [0.0, 2.0]),
+    "x**-0.5": (lambda x: x**-0.5, [0.0, 1.0]),
+    "log of a square": (lambda x: tf.math.log(x * x), [0.0, 1.0]),
+    "log, then a sum per row": (lambda x: tf.reduce_sum(tf.math.log(tf.reshape(x, [2, 2])), 1), [0.0, 1.0, 2.0, 3.0]),
+    "log of what was gathered": (lambda x: tf.gather(tf.math.log(x), [1, 0]), [0.0, 1.0]),
+}
+
+
+@pytest.mark.parametrize("name", POLES)
+@pytest.mark.parametrize("mode", ["auto", "reverse", "forward"])
+def test_structural_zeros_are_zeros(name: str, mode: str) -> None:
+    function, at = POLES[name]
+    """Only the entry of the pole itself may be anything but finite."""
+    found = jacobian(function, np.array(at), mode=mode).numpy()
+    assert np.count_nonzero(~np.isfinite(found)) == 1, found
+
+
+def test_a_pole_stays_where_it_is() -> None:
+    found = jacobian(tf.math.log, np.array([0.0, 4.0])).numpy()
+    np.testing.assert_array_equal(found, [[np.inf, 0.0], [0.0, 0.25]])
+
+
+def test_no_letter_is_lost_on_nan() -> None:
+    """A NaN is in its own entry, and in no other."""
+    found = jacobian(lambda x: tf.sin(x) * x, np.array([1.0, np.nan, 2.0])).numpy()
+    assert np.isnan(found).sum() == 1
+    assert np.isnan(found[1, 1])
