@@ -240,7 +240,7 @@ def test_errors(what: str) -> None:
 
 
 def test_windows_that_just_do_not_fit_give_nothing() -> None:
-    """A window that is too large by less than two strides gives no result; a larger one is an error, as in TensorFlow."""
+    """Windows too large by less than two strides give no result; larger ones are an error, as in TensorFlow."""
     assert tf.nn.conv1d(tf.ones([1, 2, 1]), tf.ones([3, 1, 1]), 1, "VALID").shape == (1, 0, 1)
     with pytest.raises(INVALID, match="would be negative"):
         tf.nn.conv1d(tf.ones([1, 1, 1]), tf.ones([3, 1, 1]), 1, "VALID")
