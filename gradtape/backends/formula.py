@@ -20,13 +20,15 @@ Lower = Callable[[Any], Callable[..., Any]]
 def compile_formula(name: str, operands: Sequence[str], formula: Expr, lower: Lower) -> Callable[..., Any]:
     """A NumPy function of arrays for a formula. `lower` gives the function of a step."""
     whole = _straight_line(name, operands, formula, lower)
+    # One step has no temporaries that blocks would keep in the cache.
+    single = sum(e.op not in ("symbol", "number") for e in set(walk(formula))) == 1
 
     def run(*arrays: Any) -> Any:
         first = arrays[-1]
         if first.dtype in HALF:
             wide = run(*[a.astype(np.float32) if a.dtype in HALF else a for a in arrays])
             return wide.astype(first.dtype) if wide.dtype == np.float32 else wide
-        if first.size > BLOCK and all(a.size == 1 or _flat(a, first) for a in arrays):
+        if not single and first.size > BLOCK and all(a.size == 1 or _flat(a, first) for a in arrays):
             return _in_blocks(whole, arrays, first)
         return whole(*arrays)
 

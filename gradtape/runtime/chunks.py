@@ -5,15 +5,15 @@ chunks of a size share one plan."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from tqdm import tqdm
 
 from gradtape.ir.aval import Aval, aval
 from gradtape.ir.dtypes import int64
@@ -163,7 +163,7 @@ def _run(program: ChunkProgram, saved: Sequence[Tensor], target: Any, source: An
     rest = max(1, size_of(dims) // max(1, extent))
     count = _first_count(program, extent, rest, out.nbytes, how)
     start = 0
-    with tqdm(total=extent * rest, unit="row", disable=not how.progress) as bar:
+    with _bar(extent * rest, how.progress) as advance:
         while start < extent:
             n = min(count, extent - start)
             try:
@@ -178,8 +178,20 @@ def _run(program: ChunkProgram, saved: Sequence[Tensor], target: Any, source: An
             where = (slice(None),) * axis + (slice(start, start + n),) if dims else ()
             out[where] = np.asarray(block._array).reshape(out[where].shape)
             start += n
-            bar.update(n * rest)
+            advance(n * rest)
     return wrap(out if full else out[()], aval(full, source._aval.dtype))
+
+
+@contextlib.contextmanager
+def _bar(rows: int, shown: bool) -> Iterator[Callable[[int], Any]]:
+    """A progress bar over rows, and what moves it on. tqdm is imported where a bar is shown: it costs 40 ms."""
+    if not shown:
+        yield lambda n: None
+        return
+    from tqdm import tqdm
+
+    with tqdm(total=rows, unit="row") as bar:
+        yield bar.update
 
 
 def _result(out: Any, full: tuple[int, ...], source: Aval) -> Any:

@@ -16,6 +16,7 @@ from gradtape.backends.formula import BLOCK
 from gradtape.backends.program import Program, compile_graph
 from gradtape.ir.aval import Aval, aval
 from gradtape.ir.graph import Graph
+from gradtape.kernels.elementwise import BackgroundLoop, ElementwiseProgram, Step, source
 from gradtape.ops.composite import Composite
 from gradtape.ops.op import Constant
 from gradtape.ops.pointwise import Pointwise
@@ -27,9 +28,55 @@ from gradtape.runtime.variable import Variable
 from gradtape.transforms.simplify import simplify
 
 MAX_UPDATES = 512
+CALLS_BEFORE_COMPILING = 8  # a structure that comes back so often is worth a compiled loop
+COMPILED_FROM = 1 << 14  # elements
 
-# by structure: the program, and the numbers that the rule uses, which are operands behind those it is given
-_programs: dict[Any, tuple[Program, list[Any]]] = {}
+
+class _Update:
+    """One structure: its program over blocks, the numbers that its rule uses, and its loop once that is compiled."""
+
+    def __init__(self, graph: Graph, numbers: list[Any], dtype: Any) -> None:
+        self.graph, self.numbers, self.dtype = graph, numbers, dtype
+        self.program: Program = compile_graph(graph, lower)
+        self.calls = 0
+        self.loop: BackgroundLoop | None = None
+
+    def run(self, targets: Sequence[Any], arrays: Sequence[Any]) -> None:
+        operands = [*arrays, *self.numbers]
+        size = targets[0].size
+        if size < COMPILED_FROM or not self._in_loop(targets, operands, size):
+            quietly(_in_blocks, self.program, targets, operands)
+
+    def _in_loop(self, targets: Sequence[Any], operands: Sequence[Any], size: int) -> bool:
+        self.calls += 1
+        if self.calls == CALLS_BEFORE_COMPILING:
+            program = _spelled(self.graph)
+            text = source(program)
+            if text is not None and self.dtype in (np.float32, np.float64):
+                self.loop = BackgroundLoop(text, program, np.dtype(self.dtype))
+        if self.loop is None or self.loop.function is None:
+            return False
+        for target, value in zip(targets, operands, strict=False):
+            if target is not value:
+                np.copyto(target, value)
+        wide = [*targets, *(a for a in operands[len(targets) :] if a.ndim)]
+        return self.loop.run([a.reshape(-1) for a in wide], [a[()] for a in operands if not a.ndim])
+
+
+def _spelled(graph: Graph) -> ElementwiseProgram:
+    """A graph as names and steps; constants of graphs have no spelling, so that such graphs stay in blocks."""
+    names = {id(v): f"x{i}" for i, v in enumerate(graph.inputs)}
+    steps = []
+    for node in graph.nodes:
+        for v in node.outputs:
+            names[id(v)] = f"t{len(names)}"
+        steps.append(Step(names[id(node.outputs[0])], node.step.name, tuple(names[id(v)] for v in node.inputs)))
+    arrays = tuple(names[id(v)] for v in graph.inputs if v.aval.shape)
+    scalars = tuple(names[id(v)] for v in graph.inputs if not v.aval.shape)
+    return ElementwiseProgram(arrays, scalars, tuple(steps), tuple(names[id(v)] for v in graph.outputs))
+
+
+_updates: dict[Any, _Update] = {}  # by structure
 
 
 def update(
@@ -52,15 +99,14 @@ def update(
     shape = variables[0]._aval.dims
     avals = (*(v._aval for v in variables), *(t._aval for t in operands))
     key = (rule, avals, tuple(static.items()))
-    found = _programs.get(key)
+    found = _updates.get(key)
     if found is None:
-        if len(_programs) >= MAX_UPDATES:
-            _programs.clear()
-        found = _programs[key] = _traced(rule, len(variables), shape, avals, static)
-    program, numbers = found
+        if len(_updates) >= MAX_UPDATES:
+            _updates.clear()
+        found = _updates[key] = _traced(rule, len(variables), shape, avals, static)
     targets = [_target(v) for v in variables]
     values = [np.asarray(v._snapshot._array) for v in variables]
-    quietly(_in_blocks, program, targets, [*values, *(t._array for t in operands), *numbers])
+    found.run(targets, [*values, *(np.asarray(t._array) for t in operands)])
     for v, array in zip(variables, targets, strict=True):
         v.overwrite(array if shape else array[()])
 
@@ -77,7 +123,7 @@ def _traced(
     shape: tuple[int, ...],
     avals: Sequence[Aval],
     static: dict[str, Any],
-) -> tuple[Program, list[Any]]:
+) -> _Update:
     """The rule as a program over blocks."""
     block = (BLOCK,)
     tracer = Tracer([aval(block, a.dtype) if a.dims == shape and shape else a for a in avals])
@@ -88,7 +134,8 @@ def _traced(
     if any(t._aval.shape != () for t in captured):
         raise ValueError("The rule uses tensors that it was not given. Give them as operands.")
     _check(graph, avals[:count], block if shape else ())
-    return compile_graph(simplify(graph), lower), [t._array for t in captured]
+    numbers = [np.asarray(t._array) for t in captured]
+    return _Update(simplify(graph), numbers, avals[0].dtype.numpy_dtype)
 
 
 def _check(graph: Graph, wanted: Sequence[Aval], shape: tuple[int, ...]) -> None:

@@ -100,7 +100,7 @@ ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
     "elu": lambda x: _split(x, np.expm1(x)),
     "exponential": np.exp,
     "hard_sigmoid": lambda x: np.clip(x / 6 + 0.5, 0, 1),
-    "leaky_relu": lambda x: _split(x, 0.2 * x),
+    "leaky_relu": lambda x: _split(x, float(np.float32(0.2)) * x),
     "linear": lambda x: x,
     "log_sigmoid": lambda x: -np.log1p(np.exp(-x)),
     "log_softmax": lambda x: x - np.log(np.exp(x).sum()),

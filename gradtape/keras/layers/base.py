@@ -321,11 +321,9 @@ _LEAVES = frozenset([str, int, float, bool, type(None), FunctionType, DType, Inp
 def inside(layer: Layer, kind: type) -> list[Any]:
     """The instances of a class among a layer's attributes, and in lists, tuples and dicts that are attributes."""
     found: list[Any] = []
-    waiting = list(layer.__dict__.values())[::-1]
+    waiting = [v for v in layer.__dict__.values() if type(v) not in _LEAVES][::-1]
     while waiting:
         value = waiting.pop()
-        if type(value) in _LEAVES:
-            continue
         if isinstance(value, kind):
             found.append(value)
         elif isinstance(value, list | tuple):

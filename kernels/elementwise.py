@@ -1,0 +1,91 @@
+"""Small elementwise programs as one loop over elements, compiled by Numba in the background. Floor: kernels.
+
+A program is a list of steps over names; an op that has no scalar spelling here leaves the program to whoever asked."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from gradtape.kernels.loops import share
+
+SPELLING = {
+    "add": "{0} + {1}",
+    "subtract": "{0} - {1}",
+    "multiply": "{0} * {1}",
+    "divide": "{0} / {1}",
+    "negative": "-{0}",
+    "square": "{0} * {0}",
+    "sqrt": "sqrt({0})",
+    "abs": "abs({0})",
+    "maximum": "{0} if {0} >= {1} or {0} != {0} else {1}",  # NaN passes, as in NumPy
+    "minimum": "{0} if {0} <= {1} or {0} != {0} else {1}",
+}
+
+
+class Step(NamedTuple):
+    """One op: the name of its result, and of its operands."""
+
+    result: str
+    op: str
+    operands: tuple[str, ...]
+
+
+class ElementwiseProgram(NamedTuple):
+    """Steps over operands, of which some are arrays (an element each) and others scalars, and what they return. The
+    results are written over the first arrays: one name per array lets the compiler see that nothing else overlaps."""
+
+    arrays: tuple[str, ...]
+    scalars: tuple[str, ...]
+    steps: tuple[Step, ...]
+    results: tuple[str, ...]
+
+
+def source(program: ElementwiseProgram) -> str | None:
+    """The loop as Python text, or None where an op has no spelling."""
+    if any(s.op not in SPELLING for s in program.steps):
+        return None
+    operands = [*(f"{a}_" for a in program.arrays), *program.scalars]
+    lines = [f"def loop({', '.join(operands)}):"]
+    lines += [f"    for i in range({operands[0]}.size):"]  # from 0, so that no index can be negative
+    lines += [f"        {a} = {a}_[i]" for a in program.arrays]
+    lines += [f"        {s.result} = {SPELLING[s.op].format(*s.operands)}" for s in program.steps]
+    lines += [f"        {a}_[i] = {r}" for a, r in zip(program.arrays, program.results, strict=False)]
+    return "\n".join(lines)
+
+
+class BackgroundLoop:
+    """A loop that is compiled in another thread; `run` says whether it could be used already."""
+
+    def __init__(self, text: str, program: ElementwiseProgram, dtype: Any) -> None:
+        self.text, self.program, self.dtype = text, program, dtype
+        self.function: Callable[..., None] | None = None
+        threading.Thread(target=self._compile, name="gradtape-compile", daemon=True).start()
+
+    def _compile(self) -> None:
+        import numba
+        import numpy as np
+        from numba.core import types
+
+        element = numba.from_dtype(self.dtype)
+        written = types.Array(element, 1, "C")
+        read = types.Array(element, 1, "C", readonly=True)
+        signature = types.void(
+            *[written] * len(self.program.results),
+            *[read] * (len(self.program.arrays) - len(self.program.results)),
+            *[element] * len(self.program.scalars),
+        )
+        names: dict[str, Any] = {"sqrt": np.sqrt}
+        exec(compile(self.text, "<gradtape elementwise loop>", "exec"), names)
+        options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": {"contract", "nsz"}}
+        self.function = numba.njit(signature, **options)(names["loop"])
+
+    def run(self, arrays: Sequence[Any], scalars: Sequence[Any]) -> bool:
+        """Write the results over the first of the flat arrays, if the loop is there; threads share the elements."""
+        function = self.function
+        if function is None:
+            return False
+        size = arrays[0].size
+        share(size, size * len(arrays), lambda start, stop: function(*(a[start:stop] for a in arrays), *scalars))
+        return True
