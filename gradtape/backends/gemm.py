@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from gradtape.backends.formula import HALF
+from gradtape.backends.memory import empty
 from gradtape.ops.contraction import parts
 
+PLENTY = 1 << 16  # elements of a result from which its memory is worth a question
+MATRIX = 32  # rows, columns and summed elements from which one product is worth a call of BLAS
+
+def _matrix(a: Any, b: Any) -> Any:
+    rows, columns = a.shape[0], b.shape[1]
+    if rows * columns < PLENTY:
+        return a @ b
+    return np.matmul(a, b, out=empty((rows, columns), a.dtype))
+
+
 PLAIN: dict[str, Callable[[Any, Any], Any]] = {
-    "ab,bc->ac": lambda a, b: a @ b,
-    "ab,cb->ac": lambda a, b: a @ b.T,
-    "ba,bc->ac": lambda a, b: a.T @ b,
-    "ba,cb->ac": lambda a, b: a.T @ b.T,
-    "ab,bc->ca": lambda a, b: b.T @ a.T,
-    "ab,cb->ca": lambda a, b: b @ a.T,
-    "ba,bc->ca": lambda a, b: b.T @ a,
-    "ba,cb->ca": lambda a, b: b @ a,
+    "ab,bc->ac": lambda a, b: _matrix(a, b),
+    "ab,cb->ac": lambda a, b: _matrix(a, b.T),
+    "ba,bc->ac": lambda a, b: _matrix(a.T, b),
+    "ba,cb->ac": lambda a, b: _matrix(a.T, b.T),
+    "ab,bc->ca": lambda a, b: _matrix(b.T, a.T),
+    "ab,cb->ca": lambda a, b: _matrix(b, a.T),
+    "ba,bc->ca": lambda a, b: _matrix(b.T, a),
+    "ba,cb->ca": lambda a, b: _matrix(b, a),
     "ab,b->a": lambda a, b: a @ b,
     "ab,a->b": lambda a, b: b @ a,
     "a,ab->b": lambda a, b: a @ b,
@@ -63,25 +74,104 @@ def _general(subscripts: str) -> Callable[[Any, Any], Any]:
     rfree = [c for c in out if c in right and c not in left]
     if not summed:
         return _multiply(left, right, out)
+    without = {ord(c): None for c in summed}
+    outer = _multiply(left.translate(without), right.translate(without), out)
+    axes_a, axes_b = (tuple(letters.index(c) for c in summed) for letters in (left, right))
     if not lfree and not rfree:
-        return lambda a, b: np.einsum(subscripts, a, b)
-    if rfree and lfree and out.index(rfree[0]) < out.index(lfree[0]):
-        swapped = _matmul(right, left, out, batch, rfree, lfree, summed)
-        return lambda a, b: swapped(b, a)
-    return _matmul(left, right, out, batch, lfree, rfree, summed)
+        product: Callable[[Any, Any], Any] = lambda a, b: np.einsum(subscripts, a, b)  # noqa: E731
+    else:
+        product = _in_order(left, right, out, batch, lfree, rfree, summed)
+
+    def run(a: Any, b: Any) -> Any:
+        if _size([a.shape[k] for k in axes_a]) == 1:  # a sum over one element is none
+            return outer(a.squeeze(axes_a), b.squeeze(axes_b))
+        return product(a, b)
+
+    return run
 
 
 def _multiply(left: str, right: str, out: str) -> Callable[[Any, Any], Any]:
     """No letter is summed: a broadcast product."""
     perm_a, index_a = _aligned(left, out)
     perm_b, index_b = _aligned(right, out)
-    return lambda a, b: np.multiply(a.transpose(perm_a)[index_a], b.transpose(perm_b)[index_b])
+
+    def run(a: Any, b: Any) -> Any:
+        a, b = a.transpose(perm_a)[index_a], b.transpose(perm_b)[index_b]
+        return np.multiply(a, b, out=empty(np.broadcast_shapes(a.shape, b.shape), a.dtype))
+
+    return run
 
 
 def _aligned(letters: str, out: str) -> tuple[list[int], tuple[Any, ...]]:
     """How to move an operand's axes and add new ones so that it broadcasts over the letters of the result."""
     perm = [letters.index(c) for c in out if c in letters]
     return perm, tuple(slice(None) if c in letters else None for c in out)
+
+
+def _in_order(
+    left: str, right: str, out: str, batch: list[str], lfree: list[str], rfree: list[str], summed: list[str]
+) -> Callable[[Any, Any], Any]:
+    """The product whose result is made with its axes in order, if matrices large enough for that remain; else one
+    product, and a view with its axes moved."""
+    if rfree and lfree and out.index(rfree[0]) < out.index(lfree[0]):
+        swapped = _matmul(right, left, out, batch, rfree, lfree, summed)
+        whole: Callable[[Any, Any], Any] = lambda a, b: swapped(b, a)  # noqa: E731
+    else:
+        whole = _matmul(left, right, out, batch, lfree, rfree, summed)
+    count = _leading(out, batch, lfree, rfree)
+    if count == len(batch) and out.startswith("".join(batch)):
+        return whole
+    stacked, rows, columns = _stacked(left, right, out, count, summed)
+
+    def run(a: Any, b: Any) -> Any:
+        sizes = dict(zip(left + right, a.shape + b.shape, strict=True))
+        small = min(_size([sizes[c] for c in letters]) for letters in (rows, columns, summed))
+        return stacked(a, b) if small >= MATRIX else whole(a, b)
+
+    return run
+
+
+def _leading(out: str, batch: Sequence[str], lfree: Sequence[str], rfree: Sequence[str]) -> int:
+    """How many of the result's letters come before the rows and columns of one matrix: the letters that follow are
+    of one operand, then of the other."""
+    at = len(out)
+    for side in ("".join(rfree), "".join(lfree)) if out[-1:] in rfree else ("".join(lfree), "".join(rfree)):
+        while at and out[at - 1] in side:
+            at -= 1
+    return at
+
+
+def _stacked(
+    left: str, right: str, out: str, count: int, summed: list[str]
+) -> tuple[Callable[[Any, Any], Any], str, str]:
+    """Matrices in a stack over the first letters of the result, of which an operand may lack some; with the letters
+    of a matrix's rows and columns."""
+    stack, rest = out[:count], out[count:]
+    first, second = (left, right) if rest[:1] in left else (right, left)
+    rows, columns = ("".join(c for c in rest if c in letters) for letters in (first, second))
+    inner = "".join(summed)
+    perm_a, index_a = _aligned(first, stack + rows + inner)
+    perm_b, index_b = _aligned(second, stack + inner + columns)
+    na, nb = (sum(c in letters for c in stack) for letters in (first, second))
+    fill_a, fill_b = index_a[:count], index_b[:count]
+
+    def run(a: Any, b: Any) -> Any:
+        if first is right:
+            a, b = b, a
+        a, b = a.transpose(perm_a), b.transpose(perm_b)
+        row_sizes, inner_size = a.shape[na : na + len(rows)], _size(b.shape[nb : nb + len(inner)])
+        column_sizes = b.shape[nb + len(inner) :]
+        a = a.reshape(*a.shape[:na], _size(row_sizes), inner_size)[fill_a]
+        b = b.reshape(*b.shape[:nb], inner_size, _size(column_sizes))[fill_b]
+        lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+        return _product(a, b, lead).reshape(*lead, *row_sizes, *column_sizes)
+
+    return run, rows, columns
+
+
+def _product(a: Any, b: Any, lead: tuple[int, ...]) -> Any:
+    """Stacked matrices, into memory that was used before where there is some."""
+    return np.matmul(a, b, out=empty((*lead, a.shape[-2], b.shape[-1]), a.dtype))
 
 
 def _matmul(
@@ -92,7 +182,7 @@ def _matmul(
     perm_b = [right.index(c) for c in batch + summed + rfree]
     made = batch + lfree + rfree
     perm_out = [made.index(c) for c in out]
-    nb, nl, nr, ns = len(batch), len(lfree), len(rfree), len(summed)
+    nb, nl, ns = len(batch), len(lfree), len(summed)
     straight = perm_out == list(range(len(made)))
 
     def run(a: Any, b: Any) -> Any:
@@ -100,14 +190,13 @@ def _matmul(
         shape = a.shape[: nb + nl] + b.shape[nb + ns :]
         rows, inner, columns = _size(a.shape[nb : nb + nl]), _size(b.shape[nb : nb + ns]), _size(b.shape[nb + ns :])
         lead = a.shape[:nb]
-        c = np.matmul(a.reshape(*lead, rows, inner), b.reshape(*lead, inner, columns)).reshape(shape)
+        c = _product(a.reshape(*lead, rows, inner), b.reshape(*lead, inner, columns), lead).reshape(shape)
         return c if straight else c.transpose(perm_out)
 
-    del nr
     return run
 
 
-def _size(shape: tuple[int, ...]) -> int:
+def _size(shape: Sequence[int]) -> int:
     n = 1
     for d in shape:
         n *= d
