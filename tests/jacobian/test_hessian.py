@@ -1,0 +1,253 @@
+"""`tape.hessian` and `tf.hessian`: blocks, structures and the flat form, against nested tapes and differences."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gradtape as tf
+from tests.jacobian.programs import W33, W35, W53, layer_norm, normal
+
+X = normal(3)
+BATCH = tf.constant(normal(6, 3))
+LABELS = [0, 2, 1, 0, 2, 1]
+
+
+def rosenbrock(x: Any) -> Any:
+    return tf.reduce_sum(100.0 * (x[1:] - x[:-1] ** 2) ** 2 + (1.0 - x[:-1]) ** 2)
+
+
+SCALARS: dict[str, tuple[Any, np.ndarray]] = {
+    "cubes": (lambda x: tf.reduce_sum(x**3), X),
+    "rosenbrock": (rosenbrock, normal(4)),
+    "a quadratic form": (lambda x: tf.tensordot(x, tf.linalg.matvec(W33, x), 1), X),
+    "logsumexp": (tf.reduce_logsumexp, X),
+    "of a matrix": (lambda w: tf.reduce_sum(tf.tanh(tf.matmul(BATCH, w)) ** 2), normal(3, 2)),
+    "cross entropy": (
+        lambda w: tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(LABELS, tf.matmul(BATCH, w))),
+        normal(3, 3),
+    ),
+    "two layers": (lambda w: tf.reduce_sum(tf.matmul(tf.tanh(tf.matmul(BATCH, w)), W53[:2]) ** 2), normal(3, 2)),
+    "layer norm": (lambda x: tf.reduce_sum(layer_norm(x) ** 3), normal(2, 3)),
+    "log determinant": (lambda a: tf.math.log(tf.linalg.det(a)), 2 * np.eye(2) + normal(2, 2) * 0.1),
+    "a scalar": (lambda x: tf.sin(x) * x, np.array(0.4)),
+    "linear": (lambda x: tf.reduce_sum(x * X), X),
+    "gather": (lambda x: tf.reduce_sum(tf.gather(x, [0, 0, 2]) ** 3), X),
+}
+
+
+def nested(function: Any, x: Any) -> np.ndarray:
+    """Rows of the gradient one by one."""
+    with tf.GradientTape(persistent=True) as outer:
+        outer.watch(x)
+        with tf.GradientTape() as inner:
+            inner.watch(x)
+            y = function(x)
+        g = inner.gradient(y, x)
+    h = outer.jacobian(g, x, experimental_use_pfor=False, unconnected_gradients="zero")
+    return np.asarray(h.numpy())
+
+
+@pytest.mark.parametrize("name", SCALARS)
+def test_against_nested_tapes(name: str) -> None:
+    function, at = SCALARS[name]
+    x = tf.constant(at)
+    want = nested(function, x)
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = function(x)
+    found = tape.hessian(y, x)
+    assert found.shape == at.shape + at.shape
+    assert found.dtype == tf.float64
+    np.testing.assert_allclose(found.numpy(), want, rtol=1e-9, atol=1e-10)
+    np.testing.assert_allclose(tf.hessian(function, x).numpy(), want, rtol=1e-9, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", SCALARS)
+def test_against_differences_of_gradients(name: str) -> None:
+    function, at = SCALARS[name]
+
+    def gradient(a: np.ndarray) -> np.ndarray:
+        x = tf.constant(a)
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = function(x)
+        return tf.convert_to_tensor(tape.gradient(y, x)).numpy()
+
+    found = tf.hessian(function, tf.constant(at)).numpy().reshape(at.size, at.size)
+    h = 1e-5
+    for k in range(at.size):
+        e = (np.eye(at.size)[k] * h).reshape(at.shape)
+        slope = (gradient(at + e) - gradient(at - e)).reshape(-1) / (2 * h)
+        np.testing.assert_allclose(found[:, k], slope, rtol=1e-5, atol=1e-5)
+
+
+# ------------------------------------------------------------------ several sources
+
+
+def model() -> tuple[Any, dict[str, Any], Any]:
+    """A network's loss on a persistent tape, and all second derivatives from nested tapes."""
+    weights = {"w": tf.Variable(W35 * 0.5), "b": tf.Variable(normal(5)), "v": [tf.Variable(W53 * 0.5)]}
+    flat = [weights["w"], weights["b"], weights["v"][0]]
+    with tf.GradientTape(persistent=True) as outer:
+        with tf.GradientTape(persistent=True) as tape:
+            hidden = tf.tanh(tf.matmul(BATCH, weights["w"]) + weights["b"])
+            logits = tf.matmul(hidden, weights["v"][0])
+            loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(LABELS, logits))
+        gradients = tape.gradient(loss, flat)
+    want = [[outer.jacobian(g, s).numpy() for s in flat] for g in gradients]
+    return (tape, loss), weights, want
+
+
+def test_blocks_in_the_structure_of_the_sources_twice() -> None:
+    (tape, loss), weights, want = model()
+    found = tape.hessian(loss, weights)
+    assert set(found) == {"w", "b", "v"}
+    names = ["w", "b", "v"]
+
+    def at(tree: Any, name: str) -> Any:
+        return tree[name][0] if name == "v" else tree[name]
+
+    for i, row in enumerate(names):
+        for j, column in enumerate(names):
+            block = at(at(found, row), column)
+            np.testing.assert_allclose(block.numpy(), want[i][j], rtol=1e-9, atol=1e-11, err_msg=f"{row} {column}")
+
+
+def test_one_flat_matrix() -> None:
+    (tape, loss), weights, want = model()
+    sources = [weights["w"], weights["b"], weights["v"][0]]
+    sizes = [15, 5, 15]
+    matrix, unflatten = tape.hessian(loss, sources, flat=True)
+    full = np.block([[want[i][j].reshape(sizes[i], sizes[j]) for j in range(3)] for i in range(3)])
+    np.testing.assert_allclose(matrix.numpy(), full, rtol=1e-9, atol=1e-11)
+    np.testing.assert_allclose(matrix.numpy(), matrix.numpy().T, rtol=1e-11, atol=1e-14)
+    step = unflatten(np.arange(35.0))
+    assert [tuple(s.shape) for s in step] == [(3, 5), (5,), (5, 3)]
+    np.testing.assert_array_equal(np.concatenate([s.numpy().reshape(-1) for s in step]), np.arange(35.0))
+    with pytest.raises(ValueError, match="35"):
+        unflatten(np.arange(34.0))
+
+
+def test_blocks_that_are_not_connected_are_zeros() -> None:
+    x, z, lost = tf.constant(X), tf.constant([[1.0, 2.0]], tf.float64), tf.constant([1.0])
+    with tf.GradientTape() as tape:
+        tape.watch([x, z, lost])
+        y = tf.reduce_sum(x**2) + tf.reduce_sum(z**3)
+    found = tape.hessian(y, [x, z, lost])
+    np.testing.assert_allclose(found[0][0].numpy(), 2 * np.eye(3))
+    np.testing.assert_array_equal(found[0][1].numpy(), np.zeros((3, 1, 2)))
+    np.testing.assert_array_equal(found[1][0].numpy(), np.zeros((1, 2, 3)))
+    np.testing.assert_array_equal(found[2][2].numpy(), [[0.0]])
+    np.testing.assert_allclose(found[1][1].numpy().reshape(2, 2), np.diag([6.0, 12.0]))
+
+
+def test_one_source_twice() -> None:
+    x = tf.constant(X)
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = tf.reduce_sum(x**3)
+    found = tape.hessian(y, (x, x))
+    for row in found:
+        for block in row:
+            np.testing.assert_allclose(block.numpy(), np.diag(6 * X))
+
+
+def test_complex_sources() -> None:
+    """Among complex sources blocks are not each other's transposes: rows move along the real axis alone."""
+    a, c, r = tf.constant(np.array([1 + 2j, 3 - 1j])), tf.constant(np.array([2 - 1j, 0.5 + 0.5j])), tf.constant(X)
+    with tf.GradientTape(persistent=True) as outer:
+        outer.watch([a, c, r])
+        with tf.GradientTape(persistent=True) as tape:
+            tape.watch([a, c, r])
+            y = tf.reduce_sum(tf.abs(a * a * c) ** 2) * tf.reduce_sum(r * r)
+        gradients = tape.gradient(y, [a, c, r])
+    found = tape.hessian(y, [a, c, r])
+    for i, g in enumerate(gradients):
+        for j, s in enumerate((a, c, r)):
+            want = outer.jacobian(g, s, experimental_use_pfor=False)
+            assert found[i][j].dtype == want.dtype
+            np.testing.assert_allclose(found[i][j].numpy(), want.numpy(), rtol=1e-12)
+
+
+# ------------------------------------------------------------------ custom rules, outer tapes, errors
+
+
+@tf.custom_gradient
+def odd(x: Any) -> Any:
+    """exp(x)² with a rule that is no gradient of it, but differentiable."""
+    h = tf.exp(x)
+    return h * h, lambda up: up * h * 3.0
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: tf.reduce_sum(odd(x)),
+        lambda x: tf.reduce_sum(odd(tf.sin(odd(x) * x)) * x),
+        lambda x: tf.reduce_sum(tf.tanh(odd(x)) ** 2) * tf.reduce_sum(x),
+    ],
+)
+def test_through_custom_rules(function: Any) -> None:
+    x = tf.constant(X)
+    want = nested(function, x)
+    assert want.any()
+    np.testing.assert_allclose(tf.hessian(function, x).numpy(), want, rtol=1e-9)
+
+
+def test_through_a_custom_rule_that_reads_a_variable() -> None:
+    x, v = tf.constant(X), tf.Variable(normal(3))
+
+    @tf.custom_gradient
+    def scaled(x: Any) -> Any:
+        return v * x, lambda up, variables: (up * v * x, [up * x * x])
+
+    with tf.GradientTape(persistent=True) as outer:
+        outer.watch(x)
+        with tf.GradientTape(persistent=True) as tape:
+            tape.watch(x)
+            y = tf.reduce_sum(scaled(x) ** 2)
+        gradients = tape.gradient(y, [x, v])
+    found = tape.hessian(y, [x, v])
+    for i, g in enumerate(gradients):
+        for j, s in enumerate((x, v)):
+            np.testing.assert_allclose(found[i][j].numpy(), outer.jacobian(g, s).numpy(), rtol=1e-10)
+
+
+def test_a_hessian_in_an_outer_tape_gives_third_order() -> None:
+    x = tf.constant(X)
+    with tf.GradientTape() as outer:
+        outer.watch(x)
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = tf.reduce_sum(x**4)
+        h = tape.hessian(y, x)
+    third = outer.jacobian(h, x).numpy()
+    want = np.zeros((3, 3, 3))
+    want[range(3), range(3), range(3)] = 24 * X
+    np.testing.assert_allclose(third, want)
+
+
+def test_functions_of_several_arguments() -> None:
+    f = lambda a, b: tf.reduce_sum(a * a * b)  # noqa: E731
+    w = tf.constant(X)
+    found = tf.hessian(f, [w, w])
+    np.testing.assert_allclose(found[0][0].numpy(), np.diag(2 * X))
+    np.testing.assert_allclose(found[0][1].numpy(), np.diag(2 * X))
+    np.testing.assert_array_equal(found[1][1].numpy(), np.zeros((3, 3)))
+
+
+def test_what_a_function_closes_over_is_constant() -> None:
+    w = tf.constant(X)
+    np.testing.assert_allclose(tf.hessian(lambda a: tf.reduce_sum(a * a * w), w).numpy(), np.diag(2 * X))
+
+
+def test_errors() -> None:
+    x = tf.constant(X)
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        tf.sin(x)
+    with pytest.raises(ValueError, match="recorded"):
+        tape.hessian(tf.constant(1.0), x)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="scalar"):
+        tf.hessian(tf.sin, x)
