@@ -6,6 +6,7 @@ array: zeros, except where all axes agree; what meets at one position adds up. `
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -13,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gradtape.ir.aval import Aval, aval
+from gradtape.ir.dtypes import DType, int64
 from gradtape.ir.graph import Node, Value
 from gradtape.ir.index import Index
 from gradtape.ops.op import Op, apply, constant, emit, lookup
@@ -222,101 +224,31 @@ def assemble(
     return apply(step, (*factors, *vectors))[0]
 
 
-# ------------------------------------------------------------------ the value
+def assemble_by_scatter(
+    terms: Sequence[Product], factors: Sequence[Value], vectors: Sequence[Value], shape: tuple[int, ...], dtype: DType
+) -> Value:
+    """The same result from products, positions and sums as ordinary ops, for whoever follows those and not letters."""
+    parts, first, size = [], 0, math.prod(shape)
+    for t in terms:
+        over = tuple(range(len(t.sizes)))
+        value = constant(1, dtype, t.sizes)
+        for factor, letters in zip(factors[first:], t.factors, strict=False):
+            value = emit("multiply", value, aligned(factor, letters, over, t.sizes))
+        first += len(t.factors)
+        flat = emit("reshape", value, shape=(math.prod(t.sizes),))
+        parts.append(emit("scatter_add", flat, _positions_in(t, vectors, shape), shape=(size,), axis=0, batch_dims=0))
+    total = functools.reduce(lambda x, y: emit("add", x, y), parts) if parts else constant(0, dtype, (size,))
+    return emit("reshape", total, shape=shape)
 
 
-def assemble_arrays(
-    xp: Any,
-    empty: Callable[..., Any],
-    arrays: Sequence[Any],
-    shape: tuple[int, ...],
-    dtype: Any,
-    terms: Sequence[Product],
-) -> Any:
-    """Each term is one broadcast product, written once: strided into zeros where positions are evenly spaced,
-    else by index; duplicates add up. `empty`: makes the result where its first term writes all of it."""
-    vectors = arrays[sum(len(t.factors) for t in terms) :]
-    own = dtype.numpy_dtype if dtype else arrays[0].dtype
-    full = bool(terms) and math.prod(terms[0].sizes) == math.prod(shape) and _is_even(terms[0], vectors)
-    out = empty(shape, own) if full else xp.zeros(shape, own)
-    first = 0
-    for number, t in enumerate(terms):
-        factors = [_spread(xp, a, f, t) for a, f in zip(arrays[first:], t.factors, strict=False)]
-        first += len(factors)
-        _write(xp, out, t, factors, vectors, number == 0)
-    return out
-
-
-def _is_even(t: Product, vectors: Sequence[Any]) -> bool:
-    """Whether a term's positions are evenly spaced and distinct."""
-    places = [(p, Index(vectors[p.where]) if isinstance(p.where, int) else p.where) for a in t.axes for p in a]
-    if any(w is not None and w.step is None for _, w in places):
-        return False
-    moving = {p.letter for p, w in places if w is None or w.step != 0}
-    return all(c in moving or n == 1 for c, n in enumerate(t.sizes))
-
-
-def _spread(xp: Any, array: Any, letters: tuple[int, ...], t: Product) -> Any:
-    """A factor broadcastable over all letters of its term."""
-    over = tuple(range(len(t.sizes)))
-    moved = array.transpose([letters.index(c) for c in over if c in letters])
-    return moved.reshape([t.sizes[c] if c in letters else 1 for c in over])
-
-
-def _write(xp: Any, out: Any, t: Product, factors: list[Any], vectors: Sequence[Any], empty: bool) -> None:
-    if out.size == 0 or 0 in t.sizes:
-        return
-    view = strided_view(out, t, vectors)
-    if view is None:
-        _write_by_index(xp, out, t, factors, vectors)
-    elif empty and len(factors) > 1:
-        xp.multiply(factors[0], factors[1], out=view)
-        for f in factors[2:]:
-            view *= f
-    elif empty:
-        view[...] = factors[0] if factors else 1
-    else:
-        view += math.prod(factors[1:], start=factors[0]) if factors else 1
-
-
-def strided_view(out: Any, t: Product, vectors: Sequence[Any]) -> Any:
-    """The result's elements that a term writes, one axis per letter; None where they are not evenly spaced, or
-    where two of them are one element."""
-    if not _is_even(t, vectors):
-        return None
-    start, steps = 0, [0] * len(t.sizes)
-    for axis, stride in zip(t.axes, out.strides, strict=True):
+def _positions_in(t: Product, vectors: Sequence[Value], shape: tuple[int, ...]) -> Value:
+    """Where each value of a term's letters stands in the flat result."""
+    at, stride = constant(0, int64, t.sizes), 1
+    for axis in reversed(t.axes):
         for p in reversed(axis):
-            where = Index(vectors[p.where]) if isinstance(p.where, int) else p.where
-            if where is not None:
-                start += int(where.array[0]) * stride
-            if t.sizes[p.letter] > 1:
-                steps[p.letter] += (1 if where is None else where.step or 0) * stride
+            where = vector(p, vectors, t.sizes[p.letter])
+            where = where if where.aval.dtype is int64 else emit("cast", where, dtype=int64)
+            line = aligned(where, (p.letter,), tuple(range(len(t.sizes))), t.sizes)
+            at = emit("add", at, emit("multiply", line, constant(stride, int64)))
             stride *= p.extent
-    return as_strided(out, start, t.sizes, steps)
-
-
-def as_strided(out: Any, start: int, shape: tuple[int, ...], steps: Sequence[int]) -> Any:
-    """A writable view of an array's memory, from a byte on."""
-    flat = out.reshape(-1)[start // out.itemsize :]
-    return np.lib.stride_tricks.as_strided(flat, shape, steps)
-
-
-def _write_by_index(xp: Any, out: Any, t: Product, factors: list[Any], vectors: Sequence[Any]) -> None:
-    at = xp.zeros((1,) * len(t.sizes), np.int64)
-    for axis, stride in zip(t.axes, out.strides, strict=True):
-        for p in reversed(axis):
-            where = np.arange(t.sizes[p.letter]) if p.where is None else _positions(p, vectors)
-            place = [1] * len(t.sizes)
-            place[p.letter] = -1
-            at = at + (where * (stride // out.itemsize)).reshape(place)
-            stride *= p.extent
-    product = factors[0] if factors else xp.ones((), out.dtype)
-    for f in factors[1:]:
-        product = product * f
-    at, product = xp.broadcast_arrays(at, product)
-    xp.add.at(out.reshape(-1), at, product)
-
-
-def _positions(p: Place, vectors: Sequence[Any]) -> Any:
-    return vectors[p.where] if isinstance(p.where, int) else p.where.array if p.where is not None else None
+    return emit("reshape", at, shape=(math.prod(t.sizes),))

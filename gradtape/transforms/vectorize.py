@@ -15,7 +15,7 @@ from gradtape.ops.call import Call
 from gradtape.ops.composite import Composite
 from gradtape.ops.contraction import Contraction, parts
 from gradtape.ops.opaque import Opaque
-from gradtape.ops.placement import Assemble, Product
+from gradtape.ops.placement import Assemble, Product, assemble_by_scatter
 from gradtape.ops.pointwise import Pointwise
 from gradtape.ops.reduction import Reduction, reduced
 from gradtape.ops.structural import Structural
@@ -311,7 +311,9 @@ def _assemble(b: Builder, node: Node, operands: list[Item]) -> Sequence[Item]:
     vectors = operands[count:]
     rows, (out,) = _rows(operands), node.outputs
     if any(isinstance(x, Rows) for x in vectors):
-        raise NotVectorizable("assemble", "its positions differ from row to row.")
+        inputs, dtype = node.inputs, out.aval.dtype
+        written = assemble_by_scatter(terms, inputs[:count], inputs[count:], out.aval.dims, dtype)
+        return vectorized(b, Graph(inputs, [written]), operands)
     parts, first = [], 0
     for t in terms:
         own = operands[first : first + len(t.factors)]

@@ -30,8 +30,6 @@ ROWS: dict[str, tuple[Any, np.ndarray]] = {
     "gather at places of its own": (lambda r: tf.gather(r, tf.argsort(r)[:2]), X),
     "gather from a table": (lambda r: tf.gather(W35, tf.argsort(r), axis=0), X),
     "gather from columns of a table": (lambda r: tf.gather(W35, tf.argsort(r)[:2], axis=1), X),
-    "scatter to places of its own": (lambda r: tf.scatter_nd(tf.argsort(r)[:, None], r, [4]), X),
-    "segments of its own": (lambda r: tf.math.unsorted_segment_sum(r, tf.cast(r > 0, tf.int32), 2), X),
     "where": (lambda r: tf.where(r > 0, r, -r * 2.0), X),
     "cumulative sums": (lambda r: tf.cumsum(r, reverse=True), X),
     "matrices": (lambda m: tf.linalg.inv(m), np.stack([np.eye(2) * (k + 2) + 0.1 for k in range(3)])),
@@ -67,7 +65,7 @@ def test_map_fn_is_the_loop(name: str) -> None:
     np.testing.assert_array_equal(found.numpy(), want.numpy())
 
 
-DIFFERENTIABLE = [n for n in ROWS if n not in ("argsort", "argmax", "one hot", "a constant")]
+DIFFERENTIABLE = [n for n in ROWS if n not in ("argsort", "argmax", "one hot", "a constant") and "table" not in n]
 
 
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
@@ -99,7 +97,7 @@ def test_gradients_inside(name: str) -> None:
     np.testing.assert_allclose(found.numpy(), want.numpy(), rtol=1e-10, atol=1e-12)
 
 
-@pytest.mark.parametrize("name", [n for n in DIFFERENTIABLE if ROWS[n][1].ndim == 2 and "segments" not in n])
+@pytest.mark.parametrize("name", [n for n in DIFFERENTIABLE if ROWS[n][1].ndim == 2])
 def test_jacobians_inside_and_outside(name: str) -> None:
     function, at = ROWS[name]
     x = tf.constant(at)
