@@ -14,13 +14,14 @@ from gradtape.backends.formula import HALF, compile_formula
 from gradtape.backends.gemm import compile_contraction
 from gradtape.backends.program import compile_graph
 from gradtape.ir.aval import Aval, aval_of
+from gradtape.ops.assembling import assembler
 from gradtape.ops.call import Call
 from gradtape.ops.composite import Composite
 from gradtape.ops.contraction import Contraction
 from gradtape.ops.layout import Positions
 from gradtape.ops.op import Constant, Op, Step
 from gradtape.ops.opaque import Opaque
-from gradtape.ops.placement import Assemble, assemble_arrays
+from gradtape.ops.placement import Assemble
 from gradtape.ops.pointwise import Pointwise
 from gradtape.ops.reduction import Reduction
 from gradtape.ops.structural import Structural
@@ -152,7 +153,7 @@ def _call(step: Step) -> Kernel:
 
 def _assemble(step: Step) -> Kernel:
     p = step.params
-    return lambda *arrays: assemble_arrays(np, memory.empty, arrays, p["shape"], p["dtype"], p["terms"])
+    return assembler(np, memory, p["shape"], p["dtype"], p["terms"])
 
 
 def _constant(step: Step) -> Kernel:

@@ -14,10 +14,11 @@ from gradtape.ops.contraction import parts
 PLENTY = 1 << 16  # elements of a result from which its memory is worth a question
 MATRIX = 32  # rows, columns and summed elements from which one product is worth a call of BLAS
 
+
 def _matrix(a: Any, b: Any) -> Any:
     rows, columns = a.shape[0], b.shape[1]
     if rows * columns < PLENTY:
-        return a @ b
+        return np.matmul(a, b)
     return np.matmul(a, b, out=empty((rows, columns), a.dtype))
 
 
@@ -30,11 +31,11 @@ PLAIN: dict[str, Callable[[Any, Any], Any]] = {
     "ab,cb->ca": lambda a, b: _matrix(b, a.T),
     "ba,bc->ca": lambda a, b: _matrix(b.T, a),
     "ba,cb->ca": lambda a, b: _matrix(b, a),
-    "ab,b->a": lambda a, b: a @ b,
-    "ab,a->b": lambda a, b: b @ a,
-    "a,ab->b": lambda a, b: a @ b,
-    "a,ba->b": lambda a, b: b @ a,
-    "a,a->": lambda a, b: a @ b,
+    "ab,b->a": lambda a, b: np.matmul(a, b),
+    "ab,a->b": lambda a, b: np.matmul(b, a),
+    "a,ab->b": lambda a, b: np.matmul(a, b),
+    "a,ba->b": lambda a, b: np.matmul(b, a),
+    "a,a->": lambda a, b: np.matmul(a, b),
 }
 
 

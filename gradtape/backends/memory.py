@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import os
 import threading
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
+
+from gradtape.ops.assembling import Part, view_of
 
 LARGE = 1 << 20  # bytes from which arrays are pooled
 SLACK = 1.25  # a block may be this much larger than what is asked for
 KEPT = 1 << 31  # bytes of free blocks that are kept at most, unless a quarter of the memory is less
+FEW = 16  # writing zeros over one element of so many is cheaper than over all
 
 
 def _limit() -> int:
@@ -24,36 +28,44 @@ def _limit() -> int:
     return min(KEPT, total // 4)
 
 
+class Written(NamedTuple):
+    """What is known of a block: its first `size` bytes are zeros but for these parts, in elements of `dtype`."""
+
+    size: int
+    dtype: np.dtype[Any]
+    parts: tuple[Part, ...]
+
+
 class Pool:
-    """Free blocks, the most recently used first."""
+    """Free blocks, the most recently used first, each with what is known of it."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        self.free: list[np.ndarray[Any, Any]] = []
+        self.free: list[tuple[np.ndarray[Any, Any], Written | None]] = []
         self.bytes = 0
         self.hits = 0
         self.lock = threading.Lock()
 
-    def take(self, size: int) -> np.ndarray[Any, Any]:
-        """A block of at least this many bytes, with anything in it."""
+    def take(self, size: int) -> tuple[np.ndarray[Any, Any], Written | None] | None:
+        """A free block of at least this many bytes, if there is one."""
         with self.lock:
             for i in range(len(self.free) - 1, -1, -1):
-                if size <= self.free[i].nbytes <= SLACK * size:
-                    block = self.free.pop(i)
-                    self.bytes -= block.nbytes
+                if size <= self.free[i][0].nbytes <= SLACK * size:
+                    found = self.free.pop(i)
+                    self.bytes -= found[0].nbytes
                     self.hits += 1
-                    return block
-        return np.empty(size, np.uint8)
+                    return found
+        return None
 
-    def give(self, block: np.ndarray[Any, Any]) -> None:
+    def give(self, block: np.ndarray[Any, Any], written: Written | None = None) -> None:
         """Take a block back; the oldest ones are dropped for it."""
         with self.lock:
             if block.nbytes > self.limit:
                 return
-            self.free.append(block)
+            self.free.append((block, written))
             self.bytes += block.nbytes
             while self.bytes > self.limit:
-                self.bytes -= self.free.pop(0).nbytes
+                self.bytes -= self.free.pop(0)[0].nbytes
 
     def clear(self) -> None:
         """Drop all free blocks."""
@@ -68,22 +80,64 @@ POOL = Pool(_limit())
 class Lease:
     """Holds a block for an array; NumPy reads its memory through the array interface."""
 
-    __slots__ = ("__array_interface__", "block", "pool")
+    __slots__ = ("__array_interface__", "block", "pool", "written")
 
-    def __init__(self, pool: Pool, block: np.ndarray[Any, Any], size: int) -> None:
-        self.pool, self.block = pool, block
+    def __init__(self, pool: Pool, block: np.ndarray[Any, Any], size: int, written: Written | None = None) -> None:
+        self.pool, self.block, self.written = pool, block, written
         data = (block.__array_interface__["data"][0], False)
         self.__array_interface__ = {"data": data, "shape": (size,), "typestr": "|u1", "version": 3}
 
     def __del__(self) -> None:
-        self.pool.give(self.block)
+        self.pool.give(self.block, self.written)
+
+
+def _bytes(shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
+    size = dtype.itemsize
+    for n in shape:
+        size *= n
+    return size
 
 
 def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
     """An array with anything in it; a large one comes from the pool."""
-    size = dtype.itemsize
-    for n in shape:
-        size *= n
+    size = _bytes(shape, dtype)
     if size < LARGE:
         return np.empty(shape, dtype)
-    return np.asarray(Lease(POOL, POOL.take(size), size)).view(dtype).reshape(shape)
+    found = POOL.take(size)
+    block = np.empty(size, np.uint8) if found is None else found[0]
+    return np.asarray(Lease(POOL, block, size)).view(dtype).reshape(shape)
+
+
+def zeros(shape: tuple[int, ...], dtype: np.dtype[Any], written: Sequence[Part] | None) -> np.ndarray[Any, Any]:
+    """Zeros, of which only the parts `written` will ever be written (None: nobody knows). A large array's block
+    remembers its parts, so that the next array of zeros in it clears those alone. Whoever has written them makes the
+    array read-only."""
+    size = _bytes(shape, dtype)
+    if size < LARGE:
+        return np.zeros(shape, dtype)
+    note = None
+    if written is not None and sum(_elements(p) for p in written) * FEW * dtype.itemsize <= size:
+        note = Written(size, np.dtype(dtype), tuple(written))
+    found = POOL.take(size)
+    if found is None:
+        block = np.zeros(size, np.uint8)  # pages that nobody has touched yet
+    else:
+        block, known = found
+        _clear(block, size, known)
+    return np.asarray(Lease(POOL, block, size, note)).view(dtype).reshape(shape)
+
+
+def _elements(part: Part) -> int:
+    n = 1
+    for d in part.shape:
+        n *= d
+    return n
+
+
+def _clear(block: np.ndarray[Any, Any], size: int, known: Written | None) -> None:
+    if known is None or known.size < size:
+        block[:size] = 0
+        return
+    elements = block[: known.size].view(known.dtype)
+    for part in known.parts:
+        view_of(np, elements, part)[...] = 0

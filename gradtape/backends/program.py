@@ -12,6 +12,7 @@ import numpy as np
 from gradtape.ir.graph import Graph, Node, Value
 from gradtape.ops.call import Call
 from gradtape.ops.op import Constant
+from gradtape.ops.placement import Assemble
 from gradtape.ops.pointwise import Pointwise
 from gradtape.ops.reduction import Reduction
 from gradtape.ops.structural import Structural
@@ -119,6 +120,8 @@ class _Memory:
             self.root[id(v)] = owner
             if len(borrowed) > 1:  # one of several: all of them must outlive the result
                 self.foreign.update(self.root[id(b)] for b in borrowed)
+        if isinstance(node.step.op, Assemble):  # its block remembers what of it is zero
+            self.foreign.update(map(id, node.outputs))
         if len(node.outputs) > 1 and may_alias(node.step.op, node):  # perhaps with each other
             self.shared.update(map(id, node.outputs))
 

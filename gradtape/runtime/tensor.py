@@ -154,11 +154,12 @@ class Tensor(Operators):
         return view
 
     def __dlpack__(self, *, max_version: tuple[int, int] | None = None, **options: Any) -> Any:
-        """Without a copy, and read-only for consumers that know the word (DLPack 1.0); others must not write."""
+        """Without a copy, and read-only for consumers that know the word (DLPack 1.0); others must not write, and get
+        a copy of what is read-only for us too."""
         array = np.asarray(self._array)
         if max_version is not None and max_version >= (1, 0):
             return np.asarray(self).__dlpack__(max_version=max_version, **options)
-        return array.__dlpack__(**options)
+        return (array if array.flags.writeable else array.copy()).__dlpack__(**options)
 
     def __dlpack_device__(self) -> Any:
         return np.asarray(self._array).__dlpack_device__()

@@ -1,0 +1,309 @@
+"""The value of `assemble`: terms written into one array, block by block. Floor: ops.
+
+A term whose positions are evenly spaced is a strided part of the result; its letters are ordered by their steps, so
+that terms of one part are summed in the cache and written once. Other terms are written by index, after positions that
+meet have been added up axis by axis."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from gradtape.ir.index import Index
+from gradtape.ops.placement import Place, Product
+
+BLOCK = 1 << 16  # elements that stay in the second-level cache
+LAYERS = 16  # so often a position may be met until writing one element after the other is faster
+
+Vectors = Sequence[Any]  # index vectors that are only known when running
+Slots = Sequence[Any]  # the positions of a letter on one sub-axis; None: all of them
+
+
+class Part(NamedTuple):
+    """A strided part of an array, in elements."""
+
+    start: int
+    shape: tuple[int, ...]
+    steps: tuple[int, ...]
+
+
+class Memory(Protocol):
+    """Where results come from."""
+
+    def empty(self, shape: tuple[int, ...], dtype: Any) -> Any:
+        """An array with anything in it."""
+
+    def zeros(self, shape: tuple[int, ...], dtype: Any, written: Sequence[Part] | None) -> Any:
+        """Zeros, of which only these parts will ever be written; None: nobody knows."""
+
+
+class Placed(NamedTuple):
+    """A term whose positions are known: its part of the result with letters from the largest step on (None where
+    positions are not evenly spaced), and the order of letters in that."""
+
+    term: Product
+    part: Part | None
+    letters: tuple[int, ...]
+
+
+def assembler(
+    xp: Any, memory: Memory, shape: tuple[int, ...], dtype: Any, terms: Sequence[Product]
+) -> Callable[..., Any]:
+    """The function (*factors, *vectors) -> array of an `assemble` step."""
+    count = sum(len(t.factors) for t in terms)
+    fixed = [None if _is_late(t) else placed(t, shape, ()) for t in terms]
+
+    def run(*arrays: Any) -> Any:
+        vectors, left = arrays[count:], iter(arrays)
+        own = dtype.numpy_dtype if dtype else arrays[0].dtype
+        groups: dict[Part, list[list[Any]]] = {}
+        scattered = []
+        for known, t in zip(fixed, terms, strict=True):
+            factors = list(itertools.islice(left, len(t.factors)))
+            if 0 in t.sizes:
+                continue
+            found = known if known is not None else placed(t, shape, vectors)
+            if found.part is None:
+                t, factors = condensed(xp, t, factors, vectors, own)
+                found = placed(t, shape, vectors)
+            if found.part is None:
+                scattered.append((t, factors))
+            else:
+                spread = [_spread(f, letters, found) for f, letters in zip(factors, t.factors, strict=True)]
+                groups.setdefault(found.part, []).append(_few(xp, spread))
+        return _written(xp, memory, shape, own, groups, scattered, vectors)
+
+    return run
+
+
+def _written(
+    xp: Any, memory: Memory, shape: tuple[int, ...], dtype: Any, groups: Any, scattered: Any, vectors: Vectors
+) -> Any:
+    size = math.prod(shape)
+    whole = next((p for p in groups if math.prod(p.shape) == size), None)
+    if whole is not None:
+        out = memory.empty(shape, dtype)
+        parts = [whole, *(p for p in groups if p is not whole)]
+    else:
+        out = memory.zeros(shape, dtype, None if scattered else list(groups))
+        parts = list(groups)
+    for k, part in enumerate(parts):
+        add_up(xp, view_of(xp, out, part), groups[part], fresh=k == 0)
+    for t, factors in scattered:
+        _write_by_index(xp, out, t, factors, vectors)
+    if whole is None and not scattered:
+        out.flags.writeable = False
+    return out
+
+
+# ------------------------------------------------------------------ where a term is
+
+
+def _is_late(t: Product) -> bool:
+    return any(isinstance(p.where, int) for a in t.axes for p in a)
+
+
+def _slots(p: Place, vectors: Vectors) -> Any:
+    return vectors[p.where] if isinstance(p.where, int) else None if p.where is None else p.where.array
+
+
+def _pace(slots: Any) -> int | None:
+    """The common difference of positions; None where there is none."""
+    if slots is None or len(slots) < 2:
+        return 1
+    step = int(slots[1]) - int(slots[0])
+    return step if len(slots) == 2 or bool((slots[1:] - slots[:-1] == step).all()) else None
+
+
+def placed(t: Product, shape: tuple[int, ...], vectors: Vectors) -> Placed:
+    start, steps, moving = 0, [0] * len(t.sizes), [n == 1 for n in t.sizes]
+    stride = math.prod(shape)
+    for axis, extent in zip(t.axes, shape, strict=True):
+        stride //= max(extent, 1)
+        inner = stride
+        for p in reversed(axis):
+            slots = _slots(p, vectors)
+            pace = _pace(slots)
+            if pace is None:
+                return Placed(t, None, ())
+            if slots is not None and len(slots):
+                start += int(slots[0]) * inner
+            if t.sizes[p.letter] > 1:
+                steps[p.letter] += pace * inner
+                moving[p.letter] |= pace != 0
+            inner *= p.extent
+    if not all(moving):  # some positions are taken twice
+        return Placed(t, None, ())
+    letters = tuple(sorted((c for c, n in enumerate(t.sizes) if n > 1), key=lambda c: -abs(steps[c])))
+    part = Part(start, tuple(t.sizes[c] for c in letters), tuple(steps[c] for c in letters))
+    return Placed(t, part, letters)
+
+
+def view_of(xp: Any, array: Any, part: Part) -> Any:
+    """The writable view of a contiguous array's part."""
+    flat = array.reshape(-1)[part.start :]
+    return xp.lib.stride_tricks.as_strided(flat, part.shape, [s * array.itemsize for s in part.steps])
+
+
+def _spread(array: Any, letters: tuple[int, ...], at: Placed) -> Any:
+    """A factor that broadcasts over the letters of its term's part."""
+    order = [c for c in at.letters if c in letters]
+    moved = array.transpose([letters.index(c) for c in (*order, *(c for c in letters if c not in order))])
+    return moved.reshape([at.term.sizes[c] if c in letters else 1 for c in at.letters])
+
+
+# ------------------------------------------------------------------ evenly spaced terms
+
+
+def _few(xp: Any, factors: list[Any]) -> list[Any]:
+    """At most two factors where small ones can be multiplied first; none stand for the number 1."""
+    factors = sorted(factors, key=lambda f: f.size)
+    while len(factors) > 2:
+        a, b, *rest = factors
+        size = math.prod(np.broadcast_shapes(a.shape, b.shape))
+        if size > max(BLOCK, rest[-1].size):
+            break
+        factors = sorted([xp.multiply(a, b), *rest], key=lambda f: f.size)
+    return factors
+
+
+def add_up(xp: Any, view: Any, products: list[list[Any]], fresh: bool) -> None:
+    """Write the sum of products of factors to a view (`fresh`), or add it to what is there."""
+    simple = len(products) == 1 and len(products[0]) <= (2 if fresh else 1)
+    for block in [()] if simple else _blocks(view.shape):
+        part = view[block] if block else view
+        for k, factors in enumerate(products):
+            _product(xp, part, [_inside(f, block) for f in factors], fresh and k == 0)
+
+
+def _blocks(shape: tuple[int, ...]) -> Iterator[tuple[slice, ...]]:
+    """Pieces of an array along its first axes."""
+    axis = next((k for k in range(len(shape)) if math.prod(shape[k + 1 :]) <= BLOCK), 0)
+    if not shape:
+        yield ()
+        return
+    rows = max(1, BLOCK // max(1, math.prod(shape[axis + 1 :])))
+    for lead in np.ndindex(shape[:axis]):
+        for start in range(0, shape[axis], rows):
+            yield (*(slice(i, i + 1) for i in lead), slice(start, start + rows))
+
+
+def _inside(factor: Any, block: tuple[slice, ...]) -> Any:
+    return factor[tuple(s if n > 1 else slice(None) for s, n in zip(block, factor.shape, strict=False))]
+
+
+def _product(xp: Any, part: Any, factors: list[Any], fresh: bool) -> None:
+    if len(factors) < 2:
+        value = factors[0] if factors else 1
+        if fresh:
+            part[...] = value
+        else:
+            part += value
+        return
+    first, *middle, last = factors
+    for f in middle:
+        first = first * f
+    if fresh:
+        xp.multiply(first, last, out=part)
+    else:
+        part += first * last
+
+
+# ------------------------------------------------------------------ terms by index
+
+
+def condensed(xp: Any, t: Product, factors: list[Any], vectors: Vectors, dtype: Any) -> tuple[Product, list[Any]]:
+    """Letters of which several values stand at one position, with those added up."""
+    for c in range(len(t.sizes)):
+        places = [p for a in t.axes for p in a if p.letter == c]
+        owners = [k for k, letters in enumerate(t.factors) if c in letters]
+        if len(places) > 1 or len(owners) > 1 or t.sizes[c] < 2:
+            continue
+        slots = np.zeros(t.sizes[c], np.int64) if not places else _slots(places[0], vectors)
+        if slots is None or _pace(slots) not in (None, 0):
+            continue
+        fixed = places and isinstance(places[0].where, Index)
+        met = _layers_of(places[0].where) if fixed else _layers(slots)
+        if met is None:
+            continue
+        where, layers = met
+        if owners:
+            (k,) = owners
+            factors[k] = _met(xp, factors[k], t.factors[k].index(c), layers)
+        else:
+            factors.append(xp.asarray(np.bincount(np.searchsorted(where, slots)).astype(dtype)))
+            t = t._replace(factors=(*t.factors, (c,)))
+        t = _at(t, c, where, bool(places))
+    return t, factors
+
+
+def _layers(slots: Any) -> tuple[Any, list[tuple[Any, Any]]] | None:
+    """The positions that occur, and which values stand there: (numbers among the positions, values) for the first
+    value of each, for the second, and so on. None where that would be too many."""
+    where, inverse, counts = np.unique(slots, return_inverse=True, return_counts=True)
+    if counts.max() > LAYERS or counts.max() == 1:
+        return None
+    order = np.argsort(inverse, kind="stable")
+    begins = np.cumsum(counts) - counts
+    layers = []
+    for k in range(int(counts.max())):
+        there = np.flatnonzero(counts > k)
+        layers.append((there, order[begins[there] + k]))
+    return where, layers
+
+
+@functools.lru_cache(256)
+def _layers_of(index: Index) -> tuple[Any, list[tuple[Any, Any]]] | None:
+    return _layers(index.array)
+
+
+def _met(xp: Any, factor: Any, axis: int, layers: list[tuple[Any, Any]]) -> Any:
+    front = (slice(None),) * axis
+    total = factor.take(layers[0][1], axis)
+    for there, values in layers[1:]:
+        part = factor.take(values, axis)
+        if len(there) == total.shape[axis]:
+            total += part
+        else:
+            total[(*front, there)] += part
+    return total
+
+
+def _at(t: Product, c: int, where: Any, stands: bool) -> Product:
+    sizes = tuple(len(where) if k == c else n for k, n in enumerate(t.sizes))
+    axes = t.axes
+    if stands:
+        axes = tuple(tuple(p._replace(where=Index(where)) if p.letter == c else p for p in a) for a in t.axes)
+    return t._replace(sizes=sizes, axes=axes)
+
+
+def _write_by_index(xp: Any, out: Any, t: Product, factors: list[Any], vectors: Vectors) -> None:
+    at = np.zeros((1,) * len(t.sizes), np.int64)
+    told = {c for c, n in enumerate(t.sizes) if n == 1}
+    stride = out.size
+    for axis, extent in zip(t.axes, out.shape, strict=True):
+        stride //= extent
+        inner = stride
+        for p in reversed(axis):
+            slots = _slots(p, vectors)
+            where = np.arange(t.sizes[p.letter]) if slots is None else slots
+            line = [1] * len(t.sizes)
+            line[p.letter] = -1
+            at = at + (where * inner).reshape(line)
+            inner *= p.extent
+            if slots is None or len(np.unique(slots)) == len(slots):
+                told.add(p.letter)
+    over = Placed(t, None, tuple(range(len(t.sizes))))
+    product = xp.ones((), out.dtype)
+    for f, letters in zip(factors, t.factors, strict=True):
+        product = product * _spread(f, letters, over)
+    flat = out.reshape(-1)
+    if len(told) == len(t.sizes):  # no two values meet
+        flat[at] += product
+    else:
+        xp.add.at(flat, xp.broadcast_to(at, t.sizes), xp.broadcast_to(product, t.sizes))
