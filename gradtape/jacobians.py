@@ -21,7 +21,7 @@ from gradtape.recording import (
     target_of,
     unconnected_of,
 )
-from gradtape.runtime.chunks import Chunking, budget_of, chunked
+from gradtape.runtime.chunks import Chunking, budget_of, chunked, write_to
 from gradtape.runtime.convert import convert
 from gradtape.runtime.dispatch import execute, unary
 from gradtape.runtime.hessian import hessian_blocks
@@ -119,6 +119,8 @@ class Jacobians(Recording):
                 results = self._jacobians(of, wanted, bool(experimental_use_pfor), mode, how)
             if unconnected is UnconnectedGradients.ZERO and not structured:
                 results = [_no_rows(of, s) if g is None else g for s, g in zip(wanted, results, strict=True)]
+            if out is not None and isinstance(results[0], Tensor):
+                write_to(out, results[0])
             answers.append(results[0] if structure is None else optree.tree_unflatten(structure, results))
         if not self._persistent:
             self._finish()

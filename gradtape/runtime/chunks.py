@@ -151,9 +151,8 @@ def _with_rules(recorder: Recorder, target: Any, source: Any, mode: str, how: Ch
     (found,) = jacobians(recorder, recorder.slots[target._id], [recorder.slots[source._id]], mode=mode)
     if found is None or how.out is None:
         return found
-    out = _result(how.out, found._aval.dims, source._aval)
-    out[...] = found._array
-    return wrap(out, found._aval)
+    write_to(how.out, found)
+    return wrap(how.out, found._aval)
 
 
 def _run(program: ChunkProgram, saved: Sequence[Tensor], target: Any, source: Any, how: Chunking) -> Tensor:
@@ -203,6 +202,13 @@ def _result(out: Any, full: tuple[int, ...], source: Aval) -> Any:
             f"`out` should be a NumPy array of shape {shape_text(full)} and dtype {source.dtype.name}, got {got}."
         )
     return out
+
+
+def write_to(out: Any, found: Tensor) -> None:
+    """A Jacobian into the array that was given for it, unless it is there already."""
+    array = _result(out, found._aval.dims, found._aval)
+    if found._array is not array:
+        array[...] = found._array
 
 
 def _first_count(program: ChunkProgram, extent: int, rest: int, written: int, how: Chunking) -> int:

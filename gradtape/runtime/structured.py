@@ -27,6 +27,7 @@ from gradtape.transforms.rows.products import (
     nonzeros,
     pattern,
     row_squares,
+    running,
     times_vector,
 )
 from gradtape.transforms.rows.terms import Rows
@@ -148,7 +149,6 @@ class Jacobian:
 
         Raises:
           ImportError: SciPy is not installed.
-          ValueError: positions are only known when running, so that there is no pattern: use `dense()`.
         """
         import scipy.sparse
 
@@ -159,15 +159,14 @@ class Jacobian:
             return scipy.sparse.linalg.LinearOperator(
                 size,
                 matvec=lambda v: np.asarray(self @ v.reshape(self.source_shape.as_tuple())).reshape(-1),
-                rmatvec=lambda u: np.asarray(self.T @ u.reshape(self.target_shape.as_tuple())).reshape(-1),
+                rmatvec=lambda u: np.conj(self.T @ np.conj(u).reshape(self.target_shape.as_tuple())).reshape(-1),
                 dtype=self.dtype.as_numpy_dtype,
             )
-        where = pattern(self._rows)
-        if where is None:
-            raise ValueError("Positions of this Jacobian are only known when it runs. Use `dense()`.")
-        values = self._answers("entries", entries)
-        flat = np.concatenate([np.asarray(v).reshape(-1) for v in values]) if values else np.zeros(0)
-        return scipy.sparse.csr_matrix((flat, where), shape=size)
+        answers = [np.asarray(a) for a in self._answers("entries", lambda b, v: [*entries(b, v), *running(v)])]
+        terms = len(self._rows.terms)
+        where = pattern(self._rows, answers[terms:])
+        flat = [np.zeros(0, self.dtype.as_numpy_dtype), *(v.reshape(-1) for v in answers[:terms])]
+        return scipy.sparse.csr_matrix((np.concatenate(flat), where), shape=size)
 
     def _vector(self, vector: Any, shape: Any) -> Tensor:
         t = convert(vector, None if isinstance(vector, Tensor) else self.dtype)

@@ -198,10 +198,10 @@ class Questions:
 
 def check_pattern(drawn: Drawn, b: Builder, rows: Rows, full: np.ndarray) -> None:
     """Entries at the places of the pattern add up to the whole; no more are counted than there are."""
-    where = products.pattern(rows)
-    if where is None:
-        return
-    values = compiled(Graph(drawn.graph.inputs, products.entries(b, rows)))(*drawn.arrays)
+    asked = [*products.entries(b, rows), *products.running(rows)]
+    answers = [np.asarray(a) for a in compiled(Graph(drawn.graph.inputs, asked))(*drawn.arrays)]
+    values, vectors = answers[: len(rows.terms)], answers[len(rows.terms) :]
+    where = products.pattern(rows, vectors)
     flat = np.concatenate([np.asarray(v).reshape(-1) for v in values] or [np.zeros(0)])
     summed = np.zeros((math.prod(rows.rows), math.prod(rows.shape)))
     np.add.at(summed, where, flat)

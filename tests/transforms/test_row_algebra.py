@@ -250,7 +250,9 @@ def test_positions_known_only_when_running(bench: Bench) -> None:
     np.testing.assert_array_equal(bench.read(again), np.eye(3)[:, [2, 0, 2, 1]][:, [3, 3, 0]])
     back = moves.scattered(bench.b, v, 0, ids, 3)
     np.testing.assert_array_equal(bench.read(back), np.diag([1.0, 1.0, 2.0]))
-    assert products.pattern(v) is None
+    assert products.running(v)[0] is ids
+    rows, columns = products.pattern(v, [np.array([2, 0, 2, 1])])
+    assert list(zip(rows.tolist(), columns.tolist(), strict=True)) == [(2, 0), (0, 1), (2, 2), (1, 3)]
 
 
 def test_a_gather_of_the_identity_at_running_positions_stores_nothing(bench: Bench) -> None:

@@ -5,7 +5,7 @@ A Jacobian is a `Rows` whose rows are the target's axes and whose own axes are t
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -83,33 +83,36 @@ def nonzeros(v: Rows) -> int:
     return sum(math.prod(c.size for c in all_letters(t)) for t in v.terms)
 
 
-def pattern(v: Rows) -> tuple[Array, Array] | None:
-    """Row and column numbers of the entries that terms set, term by term; None where they are not known yet."""
+def running(v: Rows) -> list[Value]:
+    """The index vectors that are known only when running."""
+    places = [p.where for t in v.terms for a in (*t.rows, *t.own) for p in a]
+    return list({id(w): w for w in places if isinstance(w, Value)}.values())
+
+
+def pattern(v: Rows, vectors: Sequence[Array] = ()) -> tuple[Array, Array]:
+    """Row and column numbers of the entries that terms set, term by term. `vectors`: the numbers of `running(v)`."""
+    found = {id(w): a for w, a in zip(running(v), vectors, strict=True)}
     rows, columns = [], []
     for t in v.terms:
         letters = on_axes(t)
-        places = [_flat(t.rows, v.rows, letters), _flat(t.own, v.shape, letters)]
-        if any(p is None for p in places):
-            return None
-        first, second = (np.broadcast_to(p, [c.size for c in letters]) for p in places if p is not None)
+        places = (_flat(t.rows, v.rows, letters, found), _flat(t.own, v.shape, letters, found))
+        first, second = (np.broadcast_to(p, [c.size for c in letters]) for p in places)
         rows.append(first.reshape(-1))
         columns.append(second.reshape(-1))
     none = np.zeros(0, np.int64)
     return np.concatenate(rows or [none]), np.concatenate(columns or [none])
 
 
-def _flat(axes: Sequence[Axis], shape: tuple[int, ...], letters: list[Letter]) -> Array | None:
+def _flat(axes: Sequence[Axis], shape: tuple[int, ...], letters: list[Letter], found: Mapping[int, Array]) -> Array:
     """The row-major position of some axes as a function of letters."""
     at = np.zeros((1,) * len(letters), np.int64)
     for axis, n in zip(axes, shape, strict=True):
         part = np.zeros((1,) * len(letters), np.int64)
         for p in axis:
             numbers = known(p)
-            if numbers is None:
-                return None
             line = [1] * len(letters)
             line[letters.index(p.letter)] = -1
-            part = part * p.extent + numbers.reshape(line)
+            part = part * p.extent + (found[id(p.where)] if numbers is None else numbers).reshape(line)
         at = at * n + part
     return at
 
