@@ -68,6 +68,7 @@ from gradtape.api.derivatives import (
     jvp,
     laplacian,
     linearize,
+    per_example_gradient_norms,
     per_example_gradients,
     vjp,
 )
@@ -355,6 +356,7 @@ __all__ = [
     "ones",
     "ones_like",
     "pad",
+    "per_example_gradient_norms",
     "per_example_gradients",
     "pow",
     "random",

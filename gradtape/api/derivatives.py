@@ -8,8 +8,8 @@ from typing import Any
 import optree
 
 from gradtape.api.creation import convert_to_tensor
-from gradtape.api.elementwise import identity
-from gradtape.api.mapping import vectorized_map
+from gradtape.api.elementwise import identity, sqrt
+from gradtape.api.mapping import mapped, vectorized_map
 from gradtape.api.reductions import reduce_sum
 from gradtape.forward import ForwardAccumulator
 from gradtape.ir.errors import InvalidArgumentError
@@ -17,6 +17,7 @@ from gradtape.recording import UnconnectedGradients, flatten
 from gradtape.runtime.tensor import Tensor
 from gradtape.runtime.variable import Variable
 from gradtape.tape import GradientTape
+from gradtape.transforms.rows.products import row_squares
 
 ZERO = UnconnectedGradients.ZERO
 
@@ -210,13 +211,38 @@ def per_example_gradients(loss: Callable[..., Any], parameters: Any, inputs: Any
     [ 4. 12.]
     """
 
+    return vectorized_map(_gradient_of_one(loss, parameters), inputs)
+
+
+def per_example_gradient_norms(loss: Callable[..., Any], parameters: Any, inputs: Any) -> Any:
+    """The Euclidean norm of each example's gradient, as clipping for each example wants it. A gradient that is an
+    outer product, such as a dense layer's by its kernel, is never written out: its norm is its factors' norms'
+    product.
+
+    Args:
+      loss, parameters, inputs: as for `per_example_gradients`.
+
+    Returns:
+      In the structure of `parameters`: tensors of shape (batch,).
+
+    >>> import gradtape as tf
+    >>> w = tf.Variable([[1.0], [2.0]])
+    >>> rows = tf.constant([[3.0, 4.0], [0.0, 1.0]])
+    >>> print(tf.per_example_gradient_norms(lambda x: tf.reduce_sum(tf.linalg.matvec(w, x, True)), w, rows).numpy())
+    [5. 1.]
+    """
+    squares = mapped(_gradient_of_one(loss, parameters), inputs, row_squares)
+    return optree.tree_map(sqrt, squares)
+
+
+def _gradient_of_one(loss: Callable[..., Any], parameters: Any) -> Callable[[Any], Any]:
     def one(example: Any) -> Any:
         with GradientTape() as tape:
             tape.watch(parameters)
             value = loss(example)
         return tape.gradient(value, parameters, unconnected_gradients=ZERO)
 
-    return vectorized_map(one, inputs)
+    return one
 
 
 def laplacian(fn: Callable[[Any], Any], x: Any) -> Tensor:

@@ -13,7 +13,8 @@ from gradtape.recording import flatten
 from gradtape.runtime.convert import convert
 from gradtape.runtime.subscript import subscript
 from gradtape.runtime.tensor import Tensor
-from gradtape.runtime.vectorized import map_elements
+from gradtape.runtime.vectorized import Finish, map_elements
+from gradtape.transforms.rows.leaving import dense
 
 
 def vectorized_map(fn: Callable[[Any], Any], elems: Any, fallback_to_while_loop: bool = True, warn: bool = True) -> Any:
@@ -40,6 +41,11 @@ def vectorized_map(fn: Callable[[Any], Any], elems: Any, fallback_to_while_loop:
 
     Source: `tf.vectorized_map` of TensorFlow 2.
     """
+    return mapped(fn, elems)
+
+
+def mapped(fn: Callable[[Any], Any], elems: Any, finish: Finish = dense) -> Any:
+    """fn on all slices; `finish` says what is made of the rows of each result."""
     leaves, structure = flatten(elems)
     tensors = [convert(t) for t in leaves]
     count = _common_size(tensors)
@@ -52,7 +58,7 @@ def vectorized_map(fn: Callable[[Any], Any], elems: Any, fallback_to_while_loop:
         shapes.append(spec)
         return [convert(r) for r in results]
 
-    found = map_elements(of_leaves, tensors, shared, count)
+    found = map_elements(of_leaves, tensors, shared, count, finish)
     return found[0] if shapes[0] is None else optree.tree_unflatten(shapes[0], found)
 
 

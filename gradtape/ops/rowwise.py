@@ -152,13 +152,14 @@ def _sparse(labels: Value, logits: Value) -> Value:
 
 
 def _sparse_vjp(node: Node, g: Value) -> list[Value | None]:
-    """c · (p - one_hot(label))"""
+    """c · (p - one_hot(label)): one product, so that the rows of a Jacobian stay one term."""
     labels, logits = node.inputs
     axis = _last(logits)
-    c = _per_row(g)
-    spread = emit("multiply", c, emit("softmax", logits, axis=axis))
-    at = emit("scatter_add", c, _per_row(labels), shape=logits.aval.dims, axis=axis, batch_dims=axis)
-    return [None, emit("subtract", spread, at)]
+    classes = emit("positions", value=tuple(range(logits.aval.dims[axis])))
+    place = labels if labels.aval.dtype is classes.aval.dtype else emit("cast", labels, dtype=classes.aval.dtype)
+    hit = emit("cast", emit("equal", _per_row(place), classes), dtype=logits.aval.dtype)
+    slope = emit("subtract", emit("softmax", logits, axis=axis), hit)
+    return [None, emit("multiply", _per_row(g), slope)]
 
 
 SPARSE_CROSS_ENTROPY = Composite(

@@ -14,34 +14,43 @@ from gradtape.runtime.trace import Tracer
 from gradtape.transforms.rows.builder import Builder
 from gradtape.transforms.rows.entering import free, lifted
 from gradtape.transforms.rows.leaving import dense
-from gradtape.transforms.rows.terms import Item
+from gradtape.transforms.rows.terms import Item, Rows
 from gradtape.transforms.vectorize import vectorized
 
 MAX_GRAPHS = 512
 
 
+Finish = Callable[[Builder, Rows], Value]
+
+
 def map_elements(
-    f: Callable[[list[Tensor]], list[Tensor]], elements: Sequence[Tensor], shared: Sequence[bool], count: int
+    f: Callable[[list[Tensor]], list[Tensor]],
+    elements: Sequence[Tensor],
+    shared: Sequence[bool],
+    count: int,
+    finish: Finish = dense,
 ) -> list[Tensor]:
     """f on the slices along the first axis, for all of them at once. `shared`: elements that all slices see whole
-    (a first axis of size 1, taken away)."""
+    (a first axis of size 1, taken away). `finish`: what is made of the rows of a result."""
     avals = [aval(t._aval.dims[1:], t._aval.dtype) for t in elements]
     tracer = Tracer(avals)
     results = tracer.run(f, list(tracer.symbols))
     graph, captured = tracer.graph(results)
-    compiled = _compiled(graph, tuple(shared), tuple(t._aval for t in elements), count)
+    compiled = _compiled(graph, tuple(shared), tuple(t._aval for t in elements), count, finish)
     return compiled([*elements, *captured])
 
 
 _graphs: OrderedDict[Any, CompiledGraph] = OrderedDict()
 
 
-def _compiled(graph: Graph, shared: tuple[bool, ...], avals: tuple[Aval, ...], count: int) -> CompiledGraph:
+def _compiled(
+    graph: Graph, shared: tuple[bool, ...], avals: tuple[Aval, ...], count: int, finish: Finish
+) -> CompiledGraph:
     """The graph of all rows, made once per structure."""
-    key = (structure(graph), shared, avals, count)
+    key = (structure(graph), shared, avals, count, finish)
     found = _graphs.get(key)
     if found is None:
-        found = CompiledGraph(all_rows(graph, shared, avals, count))
+        found = CompiledGraph(all_rows(graph, shared, avals, count, finish))
         _graphs[key] = found
         while len(_graphs) > MAX_GRAPHS:
             _graphs.popitem(last=False)
@@ -59,7 +68,7 @@ def structure(graph: Graph) -> tuple[Any, ...]:
     return (tuple(v.aval for v in graph.inputs), tuple(nodes), tuple(place[id(v)] for v in graph.outputs))
 
 
-def all_rows(graph: Graph, shared: tuple[bool, ...], avals: tuple[Aval, ...], count: int) -> Graph:
+def all_rows(graph: Graph, shared: tuple[bool, ...], avals: tuple[Aval, ...], count: int, finish: Finish) -> Graph:
     """The graph over whole arrays: elements first, then what the function captured."""
     b = Builder()
     whole = [Value(a) for a in avals]
@@ -68,4 +77,4 @@ def all_rows(graph: Graph, shared: tuple[bool, ...], avals: tuple[Aval, ...], co
         b.reshape(v, v.aval.dims[1:]) if s else free(b, v, (count,)) for v, s in zip(whole, shared, strict=True)
     ]
     results = vectorized(b, graph, [*items, *captured])
-    return Graph([*whole, *captured], [dense(b, lifted(b, r, (count,))) for r in results])
+    return Graph([*whole, *captured], [finish(b, lifted(b, r, (count,))) for r in results])

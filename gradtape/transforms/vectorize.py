@@ -38,6 +38,7 @@ from gradtape.transforms.rows.terms import (
     multiplied_out,
     normal,
     number,
+    relettered,
     rows_of,
     taken,
 )
@@ -207,7 +208,8 @@ def _contraction(b: Builder, node: Node, operands: list[Item]) -> Sequence[Item]
     left, right, out = parts(node.step.params["subscripts"])
     x, y = operands
     if isinstance(x, Rows) and isinstance(y, Rows):
-        return [_contraction_free(b, node, x, y)]
+        outer = _outer(b, x, y, left, right, out)
+        return [_contraction_free(b, node, x, y) if outer is None else outer]
     if isinstance(x, Rows) and isinstance(y, Value):
         return [contracted(b, x, y, left, right, out)]
     assert isinstance(y, Rows) and isinstance(x, Value)
@@ -228,6 +230,24 @@ def contracted(b: Builder, v: Rows, array: Value, ins: str, other: str, out: str
         return Term((*t.factors, factor), t.rows, tuple(axes[c] for c in out))
 
     return settled(b, each(b, v, [sizes[c] for c in out], rule, drops=True))
+
+
+def _outer(b: Builder, x: Rows, y: Rows, left: str, right: str, out: str) -> Rows | None:
+    """An outer product in every row stays two factors; None where something is summed, or rows stand otherwise."""
+    sizes = dict(zip(left + right, x.shape + y.shape, strict=True))
+    met = {c for c in left + right if (c in left and c in right) or c not in out}
+    if any(sizes[c] != 1 for c in met) or len(x.terms) != 1 or len(y.terms) != 1:
+        return None
+    (s,), (t,) = x.terms, y.terms
+    ours, theirs = ([p for a in term.rows for p in a] for term in (s, t))
+    plain = all(p.where is None and p.extent == p.letter.size for p in (*ours, *theirs))
+    apart = len({p.letter for p in ours}) == len(ours) and len({p.letter for p in theirs}) == len(theirs)
+    if not plain or not apart or [p.extent for p in ours] != [p.extent for p in theirs]:
+        return None
+    t = relettered(b, t, {q.letter: (p,) for p, q in zip(ours, theirs, strict=True)})
+    axes = dict(zip(left + right, (*s.own, *t.own), strict=True))
+    term = Term((*s.factors, *t.factors), s.rows, tuple(axes[c] for c in out))
+    return rows_of([normal(b, term, x.dtype)], x.rows, [sizes[c] for c in out], x.dtype)
 
 
 def _contraction_free(b: Builder, node: Node, x: Rows, y: Rows) -> Rows:
