@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ TARGET = Path(__file__).parents[1] / "gradtape" / "ops" / "coefficients.py"
 ALLOWED = mp.mpf(2) ** -56  # with exact coefficients
 ALLOWED_ROUNDED = mp.mpf(2) ** -52
 TINY = mp.mpf(10) ** -25
+HALF, QUARTER, EIGHTH = mp.mpf("0.5"), mp.mpf("0.25"), mp.mpf("0.125")
 
 Function = Callable[[Any], Any]
 
@@ -73,12 +75,13 @@ def _erfc_far(v: Any) -> Any:
 
 
 def _erfinv(t: Any) -> Any:
-    x = mp.sqrt(t + mp.mpf("0.28125"))
+    x = mp.sqrt(t + EIGHTH)
     return mp.erfinv(x) / x if x else mp.sqrt(mp.pi) / 2
 
 
-def _erfcinv_of_root(w: Any) -> Any:
+def _erfcinv_of_root(k: Any, t: Any) -> Any:
     """x / w where erfc(x) = exp(-w²), by Newton's method on the logarithms."""
+    w = unmoebius(t, k)
     x = w * mp.mpf("0.9")
     for _ in range(80):
         tail = mp.erfc(x)
@@ -147,13 +150,12 @@ def _i1(z: Any) -> Any:
 
 def _bessel_far(order: int) -> Function:
     def function(t: Any) -> Any:
-        v = (t + 1) / 30
+        v = (t + 1) / 12
         return mp.besseli(order, 1 / v) * mp.exp(-1 / v) / mp.sqrt(v) if v else 1 / mp.sqrt(2 * mp.pi)
 
     return function
 
 
-HALF, QUARTER = mp.mpf("0.5"), mp.mpf("0.25")
 WIDEST = "27.4"  # √-log of the smallest subnormal number of double precision is 27.28
 
 FITS = [
@@ -167,23 +169,22 @@ FITS = [
         (8, 8),
     ),
     Fit("ERFC_FAR", "exp(a²) erfc(a) a in 1/a² on a >= 3", _erfc_far, 0, mp.mpf(1) / 9, (7, 7)),
-    Fit("ERFINV", "erfinv(x)/x in x² - 0.28125 on |x| <= 0.75", _erfinv, mp.mpf("-0.28125"), mp.mpf("0.28125"), (9, 6)),
-    Fit(
-        "ERFCINV_NEAR",
-        "erfcinv(q)/w in (w - 2.25)/(w + 2.25), w = √-log q, on 1.17 <= w <= 4",
-        lambda t: _erfcinv_of_root(unmoebius(t, mp.mpf("2.25"))),
-        moebius("1.17", mp.mpf("2.25")),
-        moebius(4, mp.mpf("2.25")),
-        (11, 7),
-    ),
-    Fit(
-        "ERFCINV_FAR",
-        "erfcinv(q)/w in (w - 10.5)/(w + 10.5), w = √-log q, on w >= 4",
-        lambda t: _erfcinv_of_root(unmoebius(t, mp.mpf("10.5"))),
-        moebius(4, mp.mpf("10.5")),
-        moebius(WIDEST, mp.mpf("10.5")),
-        (11, 11),
-    ),
+    Fit("ERFINV", "erfinv(x)/x in x² - 1/8 on |x| <= 0.5", _erfinv, -EIGHTH, EIGHTH, (14, 0)),
+    *[
+        Fit(
+            f"ERFCINV_{name}",
+            f"erfcinv(q)/w in (w - {k})/(w + {k}), w = √-log q, on {low} <= w <= {high}",
+            partial(_erfcinv_of_root, mp.mpf(k)),
+            moebius(low, mp.mpf(k)),
+            moebius(high, mp.mpf(k)),
+            (degree, 0),
+        )
+        for name, k, low, high, degree in (
+            ("NEAR", "1.5", "0.83", "3", 20),
+            ("MIDDLE", "5", "3", "8", 17),
+            ("FAR", "14.75", "8", WIDEST, 20),
+        )
+    ],
     Fit(
         "LGAMMA_NEAR_ONE",
         "log Γ(1+u) / (u (u-1)) in u/(u + 2) on |u| <= 0.5",
@@ -199,10 +200,10 @@ FITS = [
     Fit("DIGAMMA_FAR", "x (log x - ψ(x)) in 1/x on x >= 4", _digamma_far, 0, QUARTER, (6, 6)),
     Fit("TRIGAMMA", "ψ'(1+u) on 0 <= u <= 3", _trigamma, 0, 3, (9, 8)),
     Fit("TRIGAMMA_FAR", "x (x ψ'(x) - 1) in 1/x on x >= 4", _trigamma_far, 0, QUARTER, (6, 6), share=QUARTER),
-    Fit("BESSEL_I0", "(I0(x) - 1)/z in z = x²/4 on |x| <= 15", _i0, 0, mp.mpf(225) / 4, (13, 6)),
-    Fit("BESSEL_I1", "I1(x)/x in z = x²/4 on |x| <= 15", _i1, 0, mp.mpf(225) / 4, (14, 6)),
-    Fit("BESSEL_I0_FAR", "I0(x) exp(-x) √x in 30/x - 1 on x >= 15", _bessel_far(0), -1, 1, (16, 0)),
-    Fit("BESSEL_I1_FAR", "I1(x) exp(-x) √x in 30/x - 1 on x >= 15", _bessel_far(1), -1, 1, (16, 0)),
+    Fit("BESSEL_I0", "(I0(x) - 1)/z in z = x²/4 on |x| <= 6", _i0, 0, 9, (13, 0)),
+    Fit("BESSEL_I1", "I1(x)/x in z = x²/4 on |x| <= 6", _i1, 0, 9, (14, 0)),
+    Fit("BESSEL_I0_FAR", "I0(x) exp(-x) √x in 12/x - 1 on x >= 6", _bessel_far(0), -1, 1, (30, 0)),
+    Fit("BESSEL_I1_FAR", "I1(x) exp(-x) √x in 12/x - 1 on x >= 6", _bessel_far(1), -1, 1, (30, 0)),
 ]
 
 

@@ -1,7 +1,7 @@
 """Write docs/ops.md: every op of the table with its kind, operands, partials, dtypes and notes.
 
-    python tools/ops_table.py           write the page
-    python tools/ops_table.py --check   fail if the committed page is another one
+python tools/ops_table.py           write the page
+python tools/ops_table.py --check   fail if the committed page is another one
 """
 
 from __future__ import annotations

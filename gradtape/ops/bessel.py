@@ -7,7 +7,7 @@ from gradtape.ops import coefficients as c
 from gradtape.ops.pointwise import Pointwise
 from gradtape.ops.polynomial import ratio
 
-BORDER = 15  # where the power series' approximation hands over to that in 1/x
+BORDER = 6  # where the power series' approximation hands over to that in 1/x
 
 
 def _near_square(x: Expr) -> Expr:
@@ -24,13 +24,13 @@ def _i1_near(x: Expr) -> Expr:
 
 
 def _far(x: Expr, of: c.Ratio) -> Expr:
-    """I(|x|) exp(-|x|) for |x| >= 15."""
+    """I(|x|) exp(-|x|) for |x| >= 6."""
     a = fn.maximum(fn.abs(x), BORDER)
     return ratio(2 * BORDER / a - 1, of) / fn.sqrt(a)
 
 
 def _grown(x: Expr, of: c.Ratio) -> Expr:
-    """I(|x|) for |x| >= 15; exp(|x|) is taken in two halves, because it overflows first. At 1000 both have."""
+    """I(|x|) for |x| >= 6; exp(|x|) is taken in two halves, because it overflows first. At 1000 both have."""
     a = fn.minimum(fn.abs(x), 1000)
     half = fn.exp(0.5 * a)
     return _far(a, of) * half * half

@@ -106,9 +106,18 @@ SELU = _unary(
     "The self-normalising exponential unit.",
     avoid=(0.0,),
 )
+
+
+def _silu(x: Expr) -> Any:
+    """x · sigmoid(x); exp(x) is taken in two halves, so that x is multiplied in before digits are lost."""
+    half = fn.exp(-0.5 * fn.abs(x))
+    factor = fn.select(x >= 0, 1, half)
+    return x * factor * factor / (1 + half * half)
+
+
 SILU = _unary(
     "silu",
-    lambda x: x * fn.sigmoid(x),
+    _silu,
     lambda x: fn.sigmoid(x) * (1 + x * (1 - fn.sigmoid(x))),
     "x * sigmoid(x), also called swish.",
 )
@@ -132,9 +141,17 @@ GELU_TANH = _unary(
     _gelu_tanh_partial,
     "The Gaussian error linear unit, by its tanh approximation.",
 )
+
+
+def _sigmoid_cross_entropy(labels: Expr, x: Expr) -> Any:
+    """A sum of numbers that are not negative for labels in [0, 1], so that none cancels."""
+    size = fn.abs(x)
+    return size * fn.select(x >= 0, 1 - labels, labels) + fn.log1p(fn.exp(-size))
+
+
 SIGMOID_CROSS_ENTROPY = Pointwise(
     "sigmoid_cross_entropy",
-    lambda labels, x: fn.maximum(x, 0) - x * labels + fn.log1p(fn.exp(-fn.abs(x))),
+    _sigmoid_cross_entropy,
     [lambda x: -x, lambda labels, x: fn.sigmoid(x) - labels],
     operands="labels x",
     domain=((0.0, 1.0), (-2.0, 2.0)),

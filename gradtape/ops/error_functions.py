@@ -11,9 +11,12 @@ import math
 from gradtape.ir.expr import Expr, fn
 from gradtape.ops import coefficients as c
 from gradtape.ops.pointwise import Pointwise
-from gradtape.ops.polynomial import clip, ratio
+from gradtape.ops.polynomial import clip, horner, ratio
 
 ROOT_2, ROOT_PI, ROOT_2_PI = math.sqrt(2), math.sqrt(math.pi), math.sqrt(2 * math.pi)
+
+# Of R(1/b²)/b = R(2/a²) √2/a, half.
+MILLS_FAR = c.Ratio(tuple(p / ROOT_2 for p in c.ERFC_FAR.p), c.ERFC_FAR.q)
 
 
 def _erf_near(x: Expr) -> Expr:
@@ -29,11 +32,20 @@ def _scaled(a: Expr) -> Expr:
     )
 
 
+# (exp(r) - 1) / r for |r| < 0.22, where the next term is below 2⁻⁶⁰.
+EXPONENTIAL = tuple(1 / math.factorial(k) for k in range(1, 13))
+
+
+def _grown(x: Expr, small: Expr) -> Expr:
+    """x · exp(small), with one rounding less than by a product."""
+    return x + x * (small * horner(small, EXPONENTIAL))
+
+
 def _erfc_tail(x: Expr) -> Expr:
     """erfc(|x|) for |x| >= 0.25; 0 from 28 on, where it is smaller than any number."""
     a = fn.minimum(fn.abs(x), 28)
     head = fn.rint(a * 128) / 128
-    return fn.exp(-(head * head)) * (fn.exp((head - a) * (head + a)) * _scaled(a))
+    return fn.exp(-(head * head)) * _grown(_scaled(a), (head - a) * (head + a))
 
 
 def _erf(x: Expr) -> Expr:
@@ -60,16 +72,26 @@ ERFC = Pointwise(
 )
 
 
-def _normal_tail(x: Expr) -> tuple[Expr, Expr]:
-    """Two factors of P(X < -|x|) for |x| >= 0.5, the first of which may be very small; 0 from 40 on."""
+def _mills(a: Expr) -> tuple[Expr, Expr]:
+    """exp(a²/2) P(X > a) for a >= 0.5, and a times that: half of `_scaled(a / √2)`, its constants put where they
+    round nothing."""
+    near, far = clip(a / ROOT_2, 0.25, 3), fn.maximum(a, 4.2426)
+    is_near = a < 4.2426
+    close = ratio((near - 2) / (near + 2), c.ERFC_NEAR) / (2 + 4 * near)
+    distant = ratio(2 / (far * far), MILLS_FAR)
+    return fn.select(is_near, close, distant / far), fn.select(is_near, a * close, distant)
+
+
+def _split(x: Expr) -> tuple[Expr, Expr, Expr]:
+    """a = min(|x|, 40), from which P(X < -a) is 0; exp(-a²/2) as its first factor, and the logarithm of the rest."""
     a = fn.minimum(fn.abs(x), 40)
     head = fn.rint(a * 128) / 128
-    return fn.exp(-0.5 * (head * head)), fn.exp(0.5 * ((head - a) * (head + a))) * (0.5 * _scaled(a / ROOT_2))
+    return a, fn.exp(-0.5 * (head * head)), 0.5 * ((head - a) * (head + a))
 
 
 def _ndtr(x: Expr) -> Expr:
-    small, moderate = _normal_tail(x)
-    tail = small * moderate
+    a, small, rest = _split(x)
+    tail = small * _grown(_mills(a)[0], rest)
     return fn.select(fn.abs(x) < 0.5, 0.5 + 0.5 * _erf_near(x / ROOT_2), fn.select(x < 0, tail, 1 - tail))
 
 
@@ -81,9 +103,10 @@ NDTR = Pointwise("ndtr", _ndtr, [_density], doc="The distribution function of th
 
 
 def _gelu(x: Expr) -> Expr:
-    """x Φ(x); x is multiplied in before the small factor, of which little may be left."""
-    small, moderate = _normal_tail(x)
-    return fn.select(x < -0.5, small * (moderate * x), x * fn.ndtr(x))
+    """x Φ(x); on the left the small factor, of which little may be left, comes last. NaN at -∞, as 0 · ∞ is."""
+    a, small, rest = _split(x)
+    tail = -(small * _grown(_mills(a)[1], rest))
+    return fn.select(x < -0.5, fn.select(fn.equal(x, -math.inf), math.nan, tail), x * _ndtr(x))
 
 
 GELU = Pointwise(
@@ -97,31 +120,31 @@ GELU = Pointwise(
 
 
 def _erfinv_near(x: Expr) -> Expr:
-    """erfinv(x) for |x| <= 0.75."""
-    return x * ratio(fn.square(fn.minimum(fn.abs(x), 0.75)) - 0.28125, c.ERFINV)
+    """erfinv(x) for |x| <= 0.5."""
+    return x * ratio(fn.square(fn.minimum(fn.abs(x), 0.5)) - 0.125, c.ERFINV)
 
 
 def _erfcinv_tail(q: Expr) -> Expr:
-    """erfcinv(q) for 0 <= q <= 0.25."""
+    """erfcinv(q) for 0 <= q <= 0.5."""
     w = fn.sqrt(-fn.log(q))
-    near, far = fn.minimum(w, 4), clip(w, 4, 28)
-    scale = fn.select(
-        w < 4,
-        ratio((near - 2.25) / (near + 2.25), c.ERFCINV_NEAR),
-        ratio((far - 10.5) / (far + 10.5), c.ERFCINV_FAR),
+    near, middle, far = fn.minimum(w, 3), clip(w, 3, 8), clip(w, 8, 28)
+    large = fn.select(
+        w < 8,
+        ratio((middle - 5) / (middle + 5), c.ERFCINV_MIDDLE),
+        ratio((far - 14.75) / (far + 14.75), c.ERFCINV_FAR),
     )
-    return w * scale
+    return w * fn.select(w < 3, ratio((near - 1.5) / (near + 1.5), c.ERFCINV_NEAR), large)
 
 
 def _erfinv(x: Expr) -> Expr:
     a = fn.abs(x)
     tail = _erfcinv_tail(1 - a)
-    return fn.select(a <= 0.75, _erfinv_near(x), fn.select(x < 0, -tail, tail))
+    return fn.select(a <= 0.5, _erfinv_near(x), fn.select(x < 0, -tail, tail))
 
 
 def _erfcinv(x: Expr) -> Expr:
     tail = _erfcinv_tail(fn.minimum(x, 2 - x))
-    return fn.select(fn.abs(1 - x) <= 0.75, _erfinv_near(1 - x), fn.select(x > 1, -tail, tail))
+    return fn.select(fn.abs(1 - x) <= 0.5, _erfinv_near(1 - x), fn.select(x > 1, -tail, tail))
 
 
 ERFINV = Pointwise(

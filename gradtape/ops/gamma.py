@@ -120,35 +120,51 @@ ZETA_TAIL = (
 )
 
 
-def _zeta_positive(s: Expr, q: Expr) -> Expr:
-    """Σ (q+k)⁻ˢ for q > 0, s > 1, by the formula of Euler and Maclaurin:
+def _power_of_sum(q: Expr, k: int, s: Expr) -> Expr:
+    """(q + k)⁻ˢ, with what the sum lost by rounding, which is exact as a difference and counts s times."""
+    if k == 0:
+        return q ** (-s)
+    total = q + k
+    lost = q - (total - k)
+    power = total ** (-s)
+    return fn.select(fn.equal(lost, 0), power, power - power * (s * (lost / total)))
+
+
+def _zeta_positive(s: Expr, q: Expr, factor: Expr) -> Expr:
+    """A factor times Σ (q+k)⁻ˢ for q > 0, s > 1, by the formula of Euler and Maclaurin:
 
     Σₖ₌₀ⁿ⁻¹ (q+k)⁻ˢ + w¹⁻ˢ/(s-1) + w⁻ˢ (½ + Σⱼ B₂ⱼ/(2j)! s(s+1)...(s+2j-2) w¹⁻²ʲ),  w = q + n
 
-    n = 0 where q is large, so that nothing is rounded there. In the last sum s stops at 6w: beyond, its factor w⁻ˢ
-    is less than q⁻ˢ by more than all digits, and its summands would overflow."""
-    few = q < ZETA_SHIFT
+    n = 0 where q is large against s, for there the last sum needs no help. In it s stops at 6w: beyond, its factor
+    w⁻ˢ is less than q⁻ˢ by more than all digits, and its summands would overflow. w⁻ˢ is multiplied in by halves,
+    because it may be too small a number when the product is not."""
+    few = q < s + ZETA_SHIFT
     w = fn.select(few, q + ZETA_SHIFT, q)
     head: Expr = number(0)
     for k in reversed(range(ZETA_SHIFT)):
-        head = (q + k) ** (-s) + head
+        head = _power_of_sum(q, k, s) + head
     t = fn.minimum(s, 6 * w)
     tail: Expr = number(ZETA_TAIL[-1])
     for j in reversed(range(1, len(ZETA_TAIL))):
         tail = ZETA_TAIL[j - 1] + tail * ((t + (2 * j - 1)) / w * ((t + 2 * j) / w))
-    return fn.select(few, head, 0) + (w ** (1 - s) / (s - 1) + w ** (-s) * (0.5 + tail * (t / w)))
+    half = w ** (-0.5 * s)
+    rest = fn.select(fn.equal(half, 0), half, factor * half * (w / (s - 1) + (0.5 + tail * (t / w))) * half)
+    lost = fn.select(few, q - (w - ZETA_SHIFT), 0)
+    return fn.select(few, factor * head, 0) + fn.select(fn.equal(lost, 0), rest, rest - rest * (t * (lost / w)))
 
 
 def _is_odd(n: Expr) -> Expr:
     return fn.not_equal(n, 2 * fn.floor(n / 2))
 
 
-def _zeta(x: Expr, q: Expr) -> Expr:
-    """For q < 0 and whole x, with r = q - floor(q): ζ(x, r) + (-1)ˣ (ζ(x, 1-r) - ζ(x, 1-q)). 1 - r is exact as
-    ceil(q) - q."""
+def _zeta_times(x: Expr, q: Expr, factor: Expr) -> Expr:
+    """A factor times ζ(x, q). For q < 0 and whole x, with r = q - floor(q): ζ(x, r) + (-1)ˣ (ζ(x, 1-r) - ζ(x, 1-q)).
+    1 - r is exact as ceil(q) - q."""
     rest = q - fn.floor(q)
-    below = _zeta_positive(x, fn.select(q < 0, fn.ceil(q) - q, 1)) - _zeta_positive(x, fn.select(q < 0, 1 - q, 1))
-    value = _zeta_positive(x, fn.select(q > 0, q, rest))
+    below = _zeta_positive(x, fn.select(q < 0, fn.ceil(q) - q, 1), factor) - _zeta_positive(
+        x, fn.select(q < 0, 1 - q, 1), factor
+    )
+    value = _zeta_positive(x, fn.select(q > 0, q, rest), factor)
     value = fn.select(q < 0, value + fn.select(_is_odd(x), -below, below), value)
     value = fn.select(fn.logical_and(q < 0, fn.logical_not(is_whole(x))), NAN, value)
     value = fn.select(_is_pole(q), NAN, value)
@@ -159,7 +175,7 @@ def _zeta(x: Expr, q: Expr) -> Expr:
 
 ZETA = Pointwise(
     "zeta",
-    _zeta,
+    lambda x, q: _zeta_times(x, q, number(1)),
     [None, lambda x, q: -x * fn.zeta(x + 1, q)],
     operands="x q",
     domain=((1.5, 4.0), POSITIVE),
@@ -168,16 +184,23 @@ ZETA = Pointwise(
 )
 
 
+EXACT_FACTORIALS = 20  # all of them numbers of double precision
+
+
 def _factorial(n: Expr) -> Expr:
-    """n! of whole numbers, by Stirling's formula; the power is taken in two halves, for it overflows first."""
-    g = fn.maximum(n, 3) + 1
+    """n! of whole numbers, a product up to 20, then by Stirling's formula, whose power is taken in two halves, for it
+    overflows first."""
+    product = fn.maximum(fn.minimum(n, 1), 1)  # 1 in the dtype of n
+    for k in range(2, EXACT_FACTORIALS + 1):
+        product = fn.select(n >= k, product * k, product)
+    g = fn.maximum(n, EXACT_FACTORIALS) + 1
     half = g ** (0.5 * g - 0.25)
     large = half * (fn.exp(-g) * (math.sqrt(2 * math.pi) * ratio(1 / g, c.GAMMA_STIRLING))) * half
-    return fn.select(n < 3, fn.maximum(n, 1), large)
+    return fn.select(n > EXACT_FACTORIALS, large, product)
 
 
 def _polygamma(a: Expr, x: Expr) -> Expr:
-    value = _factorial(a) * fn.zeta(fn.maximum(a, 1) + 1, x)
+    value = _zeta_times(fn.maximum(a, 1) + 1, x, _factorial(a))
     value = fn.select(_is_odd(a), value, -value)
     value = fn.select(fn.logical_and(a >= 0, is_whole(a)), value, NAN)
     return fn.select(fn.equal(a, 0), fn.digamma(x), fn.select(fn.equal(a, 1), fn.trigamma(x), value))
@@ -190,5 +213,5 @@ POLYGAMMA = Pointwise(
     operands="a x",
     domain=((2.0, 2.0), POSITIVE),
     doc="The a-th derivative of the digamma function; a is 0, 1, 2, ...",
-    notes="Differentiates in x.",
+    notes="Differentiates in x. Of orders up to 170, or 34 in single precision, whose factorials are numbers.",
 )
