@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections import deque
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -37,11 +38,13 @@ class Written(NamedTuple):
 
 
 class Pool:
-    """Free blocks, the most recently used first, each with what is known of it."""
+    """Free blocks, the most recently used first, each with what is known of it. An array may end at any moment, in the
+    middle of `take` too, so that giving back never waits."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.free: list[tuple[np.ndarray[Any, Any], Written | None]] = []
+        self.returned: deque[tuple[np.ndarray[Any, Any], Written | None]] = deque()
         self.bytes = 0
         self.hits = 0
         self.lock = threading.Lock()
@@ -49,6 +52,7 @@ class Pool:
     def take(self, size: int) -> tuple[np.ndarray[Any, Any], Written | None] | None:
         """A free block of at least this many bytes, if there is one."""
         with self.lock:
+            self._sort_in()
             for i in range(len(self.free) - 1, -1, -1):
                 if size <= self.free[i][0].nbytes <= SLACK * size:
                     found = self.free.pop(i)
@@ -59,17 +63,27 @@ class Pool:
 
     def give(self, block: np.ndarray[Any, Any], written: Written | None = None) -> None:
         """Take a block back; the oldest ones are dropped for it."""
-        with self.lock:
-            if block.nbytes > self.limit:
-                return
-            self.free.append((block, written))
-            self.bytes += block.nbytes
-            while self.bytes > self.limit:
-                self.bytes -= self.free.pop(0)[0].nbytes
+        if block.nbytes > self.limit:
+            return
+        self.returned.append((block, written))
+        if self.lock.acquire(blocking=False):  # else whoever holds it, or the next one, will look
+            try:
+                self._sort_in()
+            finally:
+                self.lock.release()
+
+    def _sort_in(self) -> None:
+        while self.returned:
+            found = self.returned.popleft()
+            self.free.append(found)
+            self.bytes += found[0].nbytes
+        while self.bytes > self.limit:
+            self.bytes -= self.free.pop(0)[0].nbytes
 
     def clear(self) -> None:
         """Drop all free blocks."""
         with self.lock:
+            self.returned.clear()
             self.free.clear()
             self.bytes = 0
 
