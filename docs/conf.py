@@ -6,6 +6,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
+from sphinx.application import Sphinx  # noqa: E402
+
 from gradtape.version import __version__  # noqa: E402  (the path above has to come first)
 
 project = "gradtape"
@@ -39,3 +41,19 @@ copybutton_prompt_is_regexp = True
 
 html_theme = "furo"
 html_title = f"gradtape {release}"
+
+
+def plain_text(app: object, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:
+    """Bars and stars in docstrings are mathematics, not markup; code and examples stay as they are."""
+    example = False
+    for i, line in enumerate(lines):
+        example = bool(line.strip()) and (example or line.lstrip().startswith(">>>"))
+        if not example:
+            pieces = line.split("`")
+            pieces[::2] = [p.replace("|", r"\|").replace("*", r"\*") for p in pieces[::2]]
+            lines[i] = "`".join(pieces)
+
+
+def setup(app: Sphinx) -> None:
+    """Called by Sphinx. The hook runs before napoleon's."""
+    app.connect("autodoc-process-docstring", plain_text, priority=400)

@@ -233,9 +233,8 @@ def function(
     Args:
       func: the function; without it, a decorator is returned.
       input_signature: a `TensorSpec` per argument, to which arguments are converted and against which they are checked.
-      autograph, jit_compile, reduce_retracing, experimental_implements, experimental_autograph_options,
-        experimental_attributes, experimental_relax_shapes, experimental_compile, experimental_follow_type_hints:
-        accepted for compatibility.
+
+    All other arguments are accepted for compatibility.
 
     >>> import gradtape as tf
     >>> @tf.function

@@ -249,7 +249,7 @@ def unsorted_segment_sum(data: Any, segment_ids: Any, num_segments: Any, name: s
       name: accepted for compatibility.
 
     Returns:
-      A tensor of shape (num_segments, ...): the axes of `segment_ids` become one.
+      A tensor of shape (num_segments, ...), where the axes of `segment_ids` have become one.
 
     Raises:
       InvalidArgumentError: ids that are too large, no integers, or of a shape that does not fit.
