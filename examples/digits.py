@@ -1,6 +1,6 @@
 """Train a network on real handwritten digits, and look at what it looks at.
 
-python examples/digits.py                  # twelve epochs, the accuracy on held-out digits, out/saliency.png
+python examples/digits.py                  # twelve epochs, the accuracy on held-out digits, two pictures in out/
 python examples/digits.py --seeds 5        # five networks from five seeds, and their mean
 python examples/digits.py --help
 """
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,13 +23,15 @@ from tqdm import tqdm
 import gradtape as tf
 
 PICTURE = Path(__file__).resolve().parents[1] / "out" / "saliency.png"
+JACOBIAN = "jacobian.png"  # beside it
 HELD_OUT = 0.2  # of the digits are never trained on
 SPLIT_SEED = 0  # the same digits are held out in every run
 
 
 Pixels = np.ndarray[Any, Any]
 
-DARK = "#101014"  # the background of the picture
+DARK = "#101014"  # the background of the pictures
+COLOURS = ["#5cc8ff", "#12466b", DARK, "#7a2a10", "#ffb05c"]  # from against to for
 
 
 class Digits(NamedTuple):
@@ -165,7 +168,7 @@ def draw(model: tf.keras.Sequential, digits: Digits, spread: Pixels, path: Path)
     images, maps = (
         v.reshape(-1, digits.side, digits.side) for v in (shown.images, saliency(model, shown.images, spread))
     )
-    colours = LinearSegmentedColormap.from_list("against and for", ["#5cc8ff", "#12466b", DARK, "#7a2a10", "#ffb05c"])
+    colours = LinearSegmentedColormap.from_list("against and for", COLOURS)
     count = len(shown.labels)
     figure, axes = plt.subplots(2, count, figsize=(1.25 * count, 3.3), squeeze=False, facecolor=DARK)
     for k in range(count):
@@ -192,6 +195,84 @@ def draw(model: tf.keras.Sequential, digits: Digits, spread: Pixels, path: Path)
     plt.close(figure)
 
 
+# ------------------------------------------------------------------------------------ all logits by all pixels
+
+
+def jacobian(model: tf.keras.Sequential, images: Pixels, repeats: int = 20) -> tuple[Pixels, tf.JacobianPlan, float]:
+    """The derivatives of each digit's ten logits by its pixels, (digits, 10, pixels); how they are computed; and how
+    many such rows a second gives, once the plan is made."""
+    x = tf.constant(images)
+    with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
+        tape.watch(x)
+        logits = model(x)
+    rows = np.asarray(tape.batch_jacobian(logits, x))
+    best = np.inf
+    for _ in range(repeats):
+        start = time.perf_counter()
+        tape.batch_jacobian(logits, x)
+        best = min(best, time.perf_counter() - start)
+    return rows, tape.plan_jacobian(logits, x), rows.shape[0] * rows.shape[1] / best
+
+
+def draw_jacobian(rows: Pixels, digits: Digits, path: Path) -> None:
+    """A picture of a few digits, each beside the ten rows of its Jacobian, by pixels in units of their usual spread:
+    what a pixel says for and against each of the ten answers."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+    from matplotlib.colors import LinearSegmentedColormap
+
+    colours = LinearSegmentedColormap.from_list("against and for", COLOURS)
+    shape, (count, classes) = (digits.side, digits.side), rows.shape[:2]
+    size = (1.2 * (classes + 1), 1.2 * count + 0.75)
+    figure, axes = plt.subplots(count, classes + 1, figsize=size, squeeze=False, facecolor=DARK)
+    for k in range(count):
+        limit = np.abs(rows[k]).max() or 1.0  # one scale for the ten rows of a digit
+        image = digits.images[k].reshape(shape)
+        axes[k, 0].imshow(image, cmap="gray", vmin=0, vmax=1, interpolation="bicubic")
+        for j in range(classes):
+            axis = axes[k, j + 1]
+            axis.imshow(rows[k, j].reshape(shape), cmap=colours, vmin=-limit, vmax=limit, interpolation="bicubic")
+            axis.contour(image, levels=[0.4], colors="white", linewidths=0.6, alpha=0.45)
+            if k == 0:
+                axis.set_title(f"{j}", color="#f0f0f5", fontsize=13, pad=5)
+        for axis in axes[k]:
+            axis.set_axis_off()
+    top = 1 - 0.7 / size[1]
+    words = (
+        (0.01, "left", "#f0f0f5", "Jacobian of the ten logits by the pixels"),
+        (0.905, "right", "#a0a0ae", "a brighter pixel speaks"),
+        (0.93, "right", "#ffb05c", "for"),
+        (0.99, "right", "#5cc8ff", "against"),
+    )
+    for x, side, colour, text in words:
+        figure.text(x, 1 - 0.08 / size[1], text, color=colour, fontsize=11, va="top", ha=side)
+    figure.subplots_adjust(left=0.01, right=0.99, bottom=0.02, top=top, wspace=0.05, hspace=0.05)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=130, facecolor=figure.get_facecolor())
+    plt.close(figure)
+
+
+def show_jacobian(model: tf.keras.Sequential, digits: Digits, spread: Pixels, batch: int, path: Path) -> None:
+    """Print how the batch Jacobian of held-out digits is computed and how fast, and draw it for a few of them."""
+    some = digits[:batch]
+    _, plan, speed = jacobian(model, some.images)
+    count, pixels = some.images.shape
+    print(f"batch Jacobian of {count} held-out digits, 10 logits by {pixels} pixels each: {speed:,.0f} rows/s")
+    print(
+        f"plan of the whole Jacobian: {plan.mode} mode, {plan.multiply_adds:,} multiply-adds, as many as for its blocks"
+    )
+    print(f"logits | pixels: {plan.structure}   (a letter on both sides: zero between different digits)")
+    few = one_of_each(digits)[[0, 2, 3, 8]]
+    rows, _, _ = jacobian(model, few.images, repeats=0)
+    draw_jacobian(rows * spread, few, path)
+    print(f"what each pixel says for and against each of the ten answers: {path}")
+
+
+# ------------------------------------------------------------------------------------------------ the program
+
+
 def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Train a network on real handwritten digits.")
     parser.add_argument("--epochs", type=positive, default=12, help="times through the digits (12)")
@@ -199,8 +280,9 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0, help="of the first weights and of the order of digits (0)")
     parser.add_argument("--seeds", type=positive, default=1, help="networks to train, from SEED, SEED + 1, ... (1)")
     parser.add_argument("--limit", type=positive, help="use only so many of the digits")
-    parser.add_argument("--no-picture", action="store_true", help=f"do not write {PICTURE.name}")
-    parser.add_argument("--picture", type=Path, default=PICTURE, help="where to write it (out/saliency.png)")
+    parser.add_argument("--no-picture", action="store_true", help=f"do not write {PICTURE.name} and {JACOBIAN}")
+    parser.add_argument("--picture", type=Path, default=PICTURE, help="where to write them (out/saliency.png)")
+    parser.add_argument("--rows-of", type=positive, default=512, help="digits of the batch Jacobian (512)")
     return parser.parse_args(argv)
 
 
@@ -224,8 +306,10 @@ def main(argv: Sequence[str] | None = None) -> float:
     if len(found) > 1:
         print(f"held-out accuracy, mean of {len(found)} seeds: {np.mean(found):.2%}")
     if not options.no_picture:
-        draw(model, held_out, training.images.std(axis=0), options.picture)
+        spread = training.images.std(axis=0)
+        draw(model, held_out, spread, options.picture)
         print(f"ten held-out digits and what their recognition hangs on: {options.picture}")
+        show_jacobian(model, held_out, spread, options.rows_of, options.picture.with_name(JACOBIAN))
     return float(np.mean(found))
 
 

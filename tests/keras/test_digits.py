@@ -52,7 +52,13 @@ def test_it_trains_and_draws(example: ModuleType, tmp_path: Path, capsys: pytest
     printed = capsys.readouterr()
     assert found > 0.9 and f"held-out accuracy, seed 0: {found:.2%}" in printed.out
     assert printed.err.count("epoch  4/4") and "loss=" in printed.err and "accuracy=" in printed.err
-    assert picture.read_bytes().startswith(b"\x89PNG") and picture.stat().st_size > 20_000
+    for file in (picture, picture.with_name("jacobian.png")):
+        assert file.read_bytes().startswith(b"\x89PNG") and file.stat().st_size > 20_000
+    assert (
+        "batch Jacobian of 359 held-out digits, 10 logits by 64 pixels each: " in printed.out
+        and " rows/s" in printed.out
+    )
+    assert "reverse mode, " in printed.out and "logits | pixels: a b | a c : (abc)" in printed.out
 
 
 @pytest.mark.usefixtures("few")
@@ -72,6 +78,19 @@ def test_saliency_is_the_gradient_of_the_winning_logit(example: ModuleType) -> N
     spread = np.array([1.0, 2.0, 0.0, 1.0], np.float32)
     found = example.saliency(model, images, spread, copies=2)
     np.testing.assert_allclose(found, model.layers[0].kernel.numpy().T[winners] * spread, rtol=1e-5)
+
+
+@pytest.mark.usefixtures("few")
+def test_rows_are_the_derivatives_of_all_logits(example: ModuleType) -> None:
+    """Of a network by hand: two layers and the units that are active."""
+    tf = example.tf
+    model = tf.keras.Sequential([tf.keras.layers.Dense(6, activation="relu"), tf.keras.layers.Dense(10)])
+    images = np.random.default_rng(1).uniform(size=(5, 4)).astype(np.float32)
+    rows, plan, speed = example.jacobian(model, images, repeats=1)
+    first, second = (layer.kernel.numpy() for layer in model.layers)
+    active = (images @ first > 0).astype(np.float32)
+    np.testing.assert_allclose(rows, np.einsum("pu,bu,uc->bcp", first, active, second), rtol=1e-4, atol=1e-6)
+    assert plan.rows == 50 and 0 < speed < np.inf
 
 
 @pytest.mark.parametrize("wrong", [["--epochs", "0"], ["--batch", "-1"], ["--seeds", "many"], ["--unknown"]], ids=str)
