@@ -9,17 +9,18 @@ JOBS   ?= 2
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet
 
-.PHONY: help demo test lint types docs bench public-names clean
+.PHONY: help demo test lint types docs bench bench-jacobian public-names clean
 .DELETE_ON_ERROR:
 # Two pips in one environment get in each other's way.
 .NOTPARALLEL:
 
 help:
-	@echo 'make demo          train a network on real handwritten digits; a picture lands in out/'
+	@echo 'make demo          train a network on real handwritten digits; two pictures land in out/'
 	@echo 'make test          the whole test suite, doctests included'
 	@echo 'make lint          ruff and mypy (make types: mypy alone)'
 	@echo 'make docs          the manual, into docs/_build/html'
 	@echo 'make bench         time gradtape against the peers that are installed'
+	@echo 'make bench-jacobian  only Jacobians; a table, JSON and a picture of growth land in out/'
 	@echo 'make public-names  rewrite the list of public names after a change that is meant'
 	@echo 'make clean         remove environments, caches and build products'
 	@echo 'Variables: PYTHON=$(PYTHON) VENV=$(VENV) JOBS=$(JOBS)'
@@ -64,6 +65,9 @@ docs: $(VENV)/docs-installed
 
 bench: $(VENV)/dev-installed
 	$(BIN)/python -m benchmarks.run
+
+bench-jacobian: $(VENV)/dev-installed
+	$(BIN)/python -m benchmarks.jacobian_run
 
 public-names: $(VENV)/dev-installed
 	$(BIN)/python tests/structure/test_public_names.py

@@ -1,0 +1,295 @@
+"""Jacobians, Hessians and per-example gradients against every peer's best program, and what ours multiply."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+import gradtape
+from benchmarks import growth, peers
+from benchmarks import jacobian_tasks as tasks
+from benchmarks.harness import OURS, OneCore, Pace, Program, measure, ratios
+from benchmarks.jacobian_programs import (
+    Answer,
+    autograd_programs,
+    jax_programs,
+    our_examples,
+    our_hessian,
+    spelled_tf,
+    tape_answer,
+    tape_programs,
+    tensorflow_programs,
+    torch_programs,
+)
+from benchmarks.jacobian_tasks import Task
+from benchmarks.workload import BEST, Build, Count, Figure, Race, Setting, Target
+
+SIZES = (64, 128, 256, 512, 1024)
+SLOW = Pace(0.01, 8, 24)  # for programs of which one call fills several slices
+
+
+def _ours(task: Task, quick: bool) -> list[Program]:
+    names = list(task.inputs(quick))
+    answers: dict[str, Answer] = {"eager": tape_answer(gradtape, task, names)}
+    if task.question == "hessian":
+        answers["tape.hessian"] = our_hessian(gradtape, task, names)
+    if task.question == "examples":
+        answers["per_example_gradients"] = our_examples(gradtape, task, names)
+    return tape_programs(gradtape, OURS, task, quick, answers)
+
+
+def _race(
+    name: str,
+    about: str,
+    task: Task,
+    *targets: Target,
+    torch: Sequence[str],
+    jax: Sequence[str],
+    tensorflow: Sequence[str] = ("function", "xla"),
+    autograd: bool = False,
+    tolerance: float = 3e-4,
+    slow: bool = False,
+) -> Race:
+    programs: dict[str, Build] = {
+        OURS: lambda setting: _ours(task, setting.quick),
+        "torch": lambda setting: torch_programs(peers.load("torch", setting.threads), task, setting.quick, torch),
+        "tensorflow": lambda setting: tensorflow_programs(
+            peers.load("tensorflow", setting.threads), task, setting.quick, tensorflow
+        ),
+        "jax": lambda setting: jax_programs(peers.load("jax", setting.threads), task, setting.quick, jax),
+    }
+    if autograd:
+        programs["autograd"] = lambda setting: autograd_programs(
+            peers.load("autograd", setting.threads), task, setting.quick
+        )
+
+    def reference(setting: Setting) -> list[Sequence[Any]]:
+        return [task.reference(task.inputs(setting.quick))]
+
+    pace = SLOW if slow else None
+    return Race(name, about, programs, reference, tolerance, targets=targets, pace=pace)
+
+
+def _at_most(limit: float, against: str = BEST) -> Target:
+    return Target(limit, "ratio", against)
+
+
+NETWORK = "the 64-256-256-32 network with elu"
+RACES = [
+    _race(
+        "scalar_source_201",
+        "Jacobian of a curve of 201 points by one number",
+        tasks.scalar_source(201),
+        _at_most(1, "torch"),
+        torch=("eager forward", "compiled forward"),
+        jax=("forward",),
+        tensorflow=("function", "xla", "function forward", "xla forward"),
+        autograd=True,
+    ),
+    _race(
+        "scalar_source_1e6",
+        "Jacobian of a curve of 10⁶ points by one number",
+        tasks.scalar_source(1_000_000),
+        _at_most(1, "torch"),
+        torch=("eager forward",),
+        jax=("forward",),
+        tensorflow=("function forward", "xla forward"),
+    ),
+    _race(
+        "elementwise_jac_2048",
+        "Jacobian of tanh(x)·exp(-x²), 2048 elements",
+        tasks.elementwise(2048),
+        _at_most(1 / 1.5),
+        torch=("eager reverse", "compiled reverse"),
+        jax=("reverse", "forward"),
+        autograd=True,
+    ),
+    _race(
+        "mlp_jac_input",
+        f"Jacobian by the input of {NETWORK}, batch 64",
+        tasks.network_by_input,
+        _at_most(0.1),
+        torch=("eager reverse", "compiled reverse"),
+        jax=("reverse",),
+        slow=True,
+    ),
+    _race(
+        "mlp_batch_jac",
+        f"batch Jacobian of {NETWORK}, batch 512",
+        tasks.network_batch,
+        _at_most(1),
+        _at_most(1 / 1.5, "jax"),
+        torch=("eager map", "compiled map"),
+        jax=("map",),
+    ),
+    _race(
+        "mlp_jac_kernel",
+        f"Jacobian by the first kernel of {NETWORK}, batch 64",
+        tasks.network_by_kernel,
+        _at_most(1.5),
+        torch=("eager map", "compiled map"),
+        jax=("map",),
+        tensorflow=("function map", "xla map"),
+        slow=True,
+    ),
+    _race(
+        "layer_jac_kernel",
+        "Jacobian of a layer of 64 units by its kernel, relu, batch 32",
+        tasks.layer_by_kernel,
+        _at_most(1 / 1.5),
+        torch=("eager reverse", "compiled reverse"),
+        jax=("reverse", "map"),
+        tensorflow=("function", "xla", "xla map"),
+        slow=True,
+    ),
+    _race(
+        "elementwise_jac_256",
+        "Jacobian of tanh(x)·exp(-x²), 256 elements",
+        tasks.elementwise(256),
+        _at_most(1),
+        torch=("eager reverse", "compiled reverse"),
+        jax=("reverse",),
+    ),
+    _race(
+        "bn_jac",
+        "Jacobian by the input of dense 64, elu, batch norm, dense 16, elu; batch 64",
+        tasks.batch_norm,
+        _at_most(1 / 1.5),
+        torch=("eager reverse", "compiled reverse"),
+        jax=("forward",),
+        slow=True,
+    ),
+    _race(
+        "mlp_hessian_kernel",
+        "Hessian by the first kernel of a 28-32-28-8 network with elu, batch 32, mean of squares",
+        tasks.hessian("W1"),
+        _at_most(1 / 1.5),
+        torch=("eager fr", "eager rr", "compiled fr"),
+        jax=("fr", "rr"),
+        tolerance=1e-3,
+        slow=True,
+    ),
+    _race(
+        "mlp_hessian_all",
+        "Hessian by all 2,084 parameters of that network",
+        tasks.hessian("W1", "b1", "W2", "b2", "W3", "b3"),
+        _at_most(1 / 1.5),
+        torch=("eager fr", "compiled fr"),
+        jax=("fr", "rr"),
+        tolerance=1e-3,
+        slow=True,
+    ),
+    _race(
+        "third_order_jac",
+        "third derivatives of a 16-32-8 network with tanh",
+        tasks.third_order,
+        _at_most(1.5),
+        torch=("eager ffr",),
+        jax=("ffr",),
+        tensorflow=("function",),
+        tolerance=1e-3,
+    ),
+    _race(
+        "conv_batch_jac",
+        "batch Jacobian of a small convolutional network, 16 by 16 pixels, batch 32",
+        tasks.conv_batch,
+        _at_most(1.5),
+        torch=("eager map",),  # torch.compile cannot trace the convolution's gradient under vmap
+        jax=("map",),
+    ),
+    _race(
+        "per_example_grads",
+        "gradients of each example's loss, 784-256-10 network with relu, batch 256",
+        tasks.example_gradients,
+        _at_most(1.5),
+        torch=("eager map", "compiled map"),
+        jax=("map",),
+        tensorflow=("function map", "xla map"),
+        slow=True,
+    ),
+    *(
+        _race(
+            f"scaling_{n}",
+            f"Jacobian of three tanh layers of {n} units, one example",
+            tasks.scaling(n),
+            _at_most(1),
+            torch=("eager reverse",),
+            jax=("reverse", "forward"),
+            tolerance=1e-3,
+        )
+        for n in SIZES
+    ),
+]
+
+# ------------------------------------------------------------------ counted
+
+LIMITS = {  # multiply-adds of Jacobians by one source; the plan's own count
+    "scalar_source_1e6": 0,
+    "elementwise_jac_2048": 0,
+    "mlp_jac_input": 64 * 32 * (256 * 256 + 256 * 64),
+    "mlp_jac_kernel": 64 * 32 * 256 * 256,
+    "layer_jac_kernel": 0,
+}
+PLANNED: dict[str, Task] = {
+    "scalar_source_1e6": tasks.scalar_source(1_000_000),
+    "elementwise_jac_2048": tasks.elementwise(2048),
+    "mlp_jac_input": tasks.network_by_input,
+    "mlp_jac_kernel": tasks.network_by_kernel,
+    "layer_jac_kernel": tasks.layer_by_kernel,
+    "bn_jac": tasks.batch_norm,
+    "scaling_1024": tasks.scaling(1024),
+}
+
+
+def plan_of(task: Task, quick: bool) -> gradtape.JacobianPlan:
+    given = {k: gradtape.constant(v) for k, v in task.inputs(quick).items()}
+    (name,) = task.by
+    with gradtape.GradientTape(watch_accessed_variables=False) as tape:
+        tape.watch(given[name])
+        y = task.function(spelled_tf(gradtape), given)
+    return tape.plan_jacobian(y, given[name])
+
+
+def planned(setting: Setting) -> list[Figure]:
+    found = []
+    for name, task in PLANNED.items():
+        plan = plan_of(task, setting.quick)
+        structure = plan.structure.replace("\n", " + ")
+        note = f"{plan.mode} mode, {plan.rows:,} rows; {structure}"
+        limit = None if setting.quick else LIMITS.get(name)
+        found.append(Figure(f"{name}: multiply-adds", plan.multiply_adds, "", limit, note))
+    return found
+
+
+def small(setting: Setting) -> list[Figure]:
+    """A Jacobian of a small network against one gradient, of the same tape."""
+    rng = np.random.default_rng(48)
+    x = gradtape.constant(rng.standard_normal((1, 8)).astype(np.float32))
+    layers = [gradtape.constant(rng.standard_normal((8, 8)).astype(np.float32) / 3) for _ in range(2)]
+    with gradtape.GradientTape(persistent=True) as tape:
+        tape.watch(x)
+        y = x
+        for w in layers:
+            y = gradtape.tanh(gradtape.matmul(y, w))
+    jacobian = Program(OURS, lambda: [tape.jacobian(y, x).numpy()], "jacobian")
+    gradient = Program(OURS, lambda: [tape.gradient(y, x).numpy()], "gradient")
+    pace = Pace(0.002, 3, 6) if setting.quick else Pace(0.005, 40, 300)
+    measured = measure([jacobian, gradient], OneCore(), pace)
+    found = ratios(measured, *measured.tracks)
+    least, middle = found or (float("inf"), float("inf"))
+    note = "8-8-8 network with tanh, one example; both calls on one persistent tape, results read"
+    return [
+        Figure("jacobian in terms of a gradient, minimum", least, "×", 2, note),
+        Figure("jacobian in terms of a gradient, median", middle, "×", 2, note),
+    ]
+
+
+COUNTS = [
+    Count("jacobian_plans", "multiply-adds of our Jacobians, as `tape.plan_jacobian` counts them", planned),
+    growth.count([f"scaling_{n}" for n in SIZES], ("torch", "tensorflow", "jax")),
+    Count("jacobian_small", "a repeated small `jacobian` against one `gradient` of the same tape", small),
+]
+
+WORKLOADS = [*RACES, *COUNTS]
