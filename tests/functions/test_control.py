@@ -1,0 +1,72 @@
+"""Branches and loops of tensors, and what gradients take of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gradtape as tf
+
+
+def _gradient(f: Any, x: float) -> tuple[float, float | None]:
+    t = tf.constant(x, tf.float64)
+    with tf.GradientTape() as tape:
+        tape.watch(t)
+        y = f(t)
+    g = tape.gradient(y, t)
+    return float(y), None if g is None else float(g)
+
+
+def test_cond_takes_one_branch_and_its_gradient() -> None:
+    def f(x: Any) -> Any:
+        return tf.cond(x > 0, lambda: x * x, lambda: -3.0 * x)
+
+    assert _gradient(f, 2.0) == (4, 4)
+    assert _gradient(f, -2.0) == (6, -3)
+
+
+def test_case_and_switch_case() -> None:
+    def by_case(x: Any) -> Any:
+        return tf.case([(x < 0, lambda: -x), (x < 1, lambda: x * x)], default=lambda: 5.0 * x)
+
+    def by_number(x: Any) -> Any:
+        return tf.switch_case(tf.cast(x, tf.int32), {0: lambda: x, 1: lambda: x**3}, default=lambda: 7.0 * x)
+
+    assert [_gradient(by_case, v)[1] for v in (-1.0, 0.5, 2.0)] == [-1, 1, 5]
+    assert [_gradient(by_number, v)[1] for v in (0.5, 1.0, 9.0)] == [1, 3, 7]
+
+
+def test_while_loop_and_its_gradient() -> None:
+    def f(x: Any) -> Any:
+        _, y = tf.while_loop(lambda i, _: i < 5, lambda i, y: (i + 1, y * x), (0, tf.ones([], tf.float64)))
+        return y
+
+    value, slope = _gradient(f, 1.3)
+    assert value == pytest.approx(1.3**5) and slope == pytest.approx(5 * 1.3**4)
+
+
+def test_maximum_iterations_stop_a_loop() -> None:
+    (n,) = tf.while_loop(lambda i: True, lambda i: (i + 1,), (tf.constant(0),), maximum_iterations=7)
+    assert n.numpy() == 7
+
+
+def test_a_module_lists_its_variables_and_modules() -> None:
+    class Part(tf.Module):
+        def __init__(self, trainable: bool) -> None:
+            super().__init__()
+            self.w = tf.Variable(np.ones(2), trainable=trainable)
+
+    class Whole(tf.Module):
+        def __init__(self) -> None:
+            super().__init__(name="whole")
+            self.parts = [Part(True), {"frozen": Part(False)}]
+            self.b = tf.Variable(0.0)
+
+    m = Whole()
+    first, second = m.parts[0], m.parts[1]["frozen"]  # type: ignore[index]
+    assert {id(v) for v in m.variables} == {id(m.b), id(first.w), id(second.w)}  # type: ignore[union-attr]
+    assert {id(v) for v in m.trainable_variables} == {id(m.b), id(first.w)}  # type: ignore[union-attr]
+    assert [id(p) for p in m.submodules] == [id(first), id(second)]
+    assert m.name == "whole"

@@ -1,0 +1,146 @@
+"""Traced functions: what is traced, when again, and what a tape sees of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gradtape as tf
+
+
+def test_one_trace_for_each_signature() -> None:
+    traces = []
+
+    @tf.function
+    def f(x: Any, power: int) -> Any:
+        traces.append(x.shape)
+        return x**power
+
+    for value in (1.0, 2.0, 3.0):
+        assert float(f(tf.constant(value), 2)) == value**2
+    assert len(traces) == 1
+    f(tf.constant(1.0), 3)  # another Python value
+    f(tf.constant([1.0, 2.0]), 3)  # another shape
+    f(tf.constant([1.0, 2.0], tf.float64), 3)  # another dtype
+    assert len(traces) == f.experimental_get_tracing_count() == 4
+
+
+def test_gradients_to_second_order_are_those_of_the_function() -> None:
+    @tf.function
+    def f(x: Any) -> Any:
+        return tf.reduce_sum(tf.sin(x) * x)
+
+    x = tf.constant([0.5, -1.5, 2.0], tf.float64)
+    with tf.GradientTape() as outer:
+        outer.watch(x)
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = f(x)
+        g = tape.gradient(y, x)
+    a = x.numpy()
+    np.testing.assert_allclose(g.numpy(), np.cos(a) * a + np.sin(a), 1e-12)
+    np.testing.assert_allclose(outer.jacobian(g, x).numpy(), np.diag(2 * np.cos(a) - a * np.sin(a)), 1e-12, 1e-15)
+
+
+def test_a_training_step_inside_reads_and_assigns_variables() -> None:
+    w, steps = tf.Variable([1.0, -2.0]), tf.Variable(0, dtype=tf.int64)
+
+    @tf.function
+    def step(x: Any) -> Any:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(tf.square(w * x))
+        w.assign_sub(0.1 * tape.gradient(loss, w))
+        steps.assign_add(1)
+        return loss
+
+    x = np.array([1.0, 0.5])
+    expected = np.array([1.0, -2.0])
+    for _ in range(5):
+        assert float(step(tf.constant(x, tf.float32))) == pytest.approx(float(((expected * x) ** 2).sum()), rel=1e-5)
+        expected = expected - 0.2 * expected * x**2
+    np.testing.assert_allclose(w.numpy(), expected, 1e-5)
+    assert steps.numpy() == 5 and step.experimental_get_tracing_count() == 1
+
+
+def test_a_variable_that_is_assigned_between_calls_is_read_anew() -> None:
+    w = tf.Variable(2.0)
+
+    @tf.function
+    def f(x: Any) -> Any:
+        return w * x
+
+    x = tf.constant(3.0)
+    assert float(f(x)) == 6
+    w.assign(5.0)
+    with tf.GradientTape() as tape:
+        y = f(x)
+    assert float(y) == 15 and float(tape.gradient(y, w)) == 3
+    assert [v is w for v in tape.watched_variables()] == [True]
+
+
+def test_a_function_of_values_runs_op_by_op_and_says_so() -> None:
+    @tf.function
+    def f(x: Any) -> Any:
+        return x * 2 if x > 0 else -x
+
+    with pytest.warns(UserWarning, match="op by op"):
+        assert float(f(tf.constant(3.0))) == 6
+    assert float(f(tf.constant(-3.0))) == 3
+    x = tf.constant(3.0)
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = f(x)
+    assert float(tape.gradient(y, x)) == 2
+
+
+def test_an_input_signature_converts_and_checks() -> None:
+    @tf.function(input_signature=[tf.TensorSpec([None, 2], tf.float32)])
+    def f(x: Any) -> Any:
+        return tf.reduce_sum(x, axis=1)
+
+    assert f([[1.0, 2.0]]).numpy().tolist() == [3.0]
+    assert f(tf.ones([3, 2])).numpy().tolist() == [2.0] * 3
+    with pytest.raises((TypeError, ValueError), match="2"):
+        f(tf.ones([3, 5]))
+
+
+def test_structures_go_in_and_come_out() -> None:
+    @tf.function
+    def f(d: dict[str, Any], pair: tuple[Any, Any]) -> dict[str, Any]:
+        return {"sum": d["a"] + pair[0], "both": [pair[1], d["a"]]}
+
+    out = f({"a": tf.constant(1.0)}, (tf.constant(2.0), tf.constant(3.0)))
+    assert float(out["sum"]) == 3 and [float(x) for x in out["both"]] == [3, 1]
+
+
+def test_a_method_keeps_a_trace_for_each_object() -> None:
+    class Scale(tf.Module):
+        def __init__(self, by: float) -> None:
+            super().__init__()
+            self.by = tf.Variable(by)
+
+        @tf.function
+        def __call__(self, x: Any) -> Any:
+            return self.by * x
+
+    two, three = Scale(2.0), Scale(3.0)
+    assert [float(m(tf.constant(1.0))) for m in (two, three, two)] == [2, 3, 2]
+
+
+def test_functions_in_functions_in_jacobians() -> None:
+    @tf.function
+    def inner(x: Any) -> Any:
+        return x * x
+
+    @tf.function
+    def outer(x: Any) -> Any:
+        return inner(x) + tf.reverse(inner(x), [0])
+
+    x = tf.constant([1.0, 2.0, 3.0])
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = outer(x)
+    expected = np.diag([2.0, 4.0, 6.0]) + np.diag([2.0, 4.0, 6.0])[::-1]
+    np.testing.assert_allclose(tape.jacobian(y, x).numpy(), expected)
