@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gradtape.ops.assembling import Part, view_of
+from gradtape.ops.assembling import Part
 
 LARGE = 1 << 20  # bytes from which arrays are pooled
 SLACK = 1.25  # a block may be this much larger than what is asked for
@@ -124,8 +124,8 @@ def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
 
 def zeros(shape: tuple[int, ...], dtype: np.dtype[Any], written: Sequence[Part] | None) -> np.ndarray[Any, Any]:
     """Zeros, of which only the parts `written` will ever be written (None: nobody knows). A large array's block
-    remembers its parts, so that the next array of zeros in it clears those alone. Whoever has written them makes the
-    array read-only."""
+    remembers its parts, so that the next array of zeros in it clears those alone; the array itself is read-only then,
+    and `view` gives the parts to write to."""
     size = _bytes(shape, dtype)
     if size < LARGE:
         return np.zeros(shape, dtype)
@@ -138,7 +138,25 @@ def zeros(shape: tuple[int, ...], dtype: np.dtype[Any], written: Sequence[Part] 
     else:
         block, known = found
         _clear(block, size, known)
-    return np.asarray(Lease(POOL, block, size, note)).view(dtype).reshape(shape)
+    array = np.asarray(Lease(POOL, block, size, note)).view(dtype).reshape(shape)
+    if note is not None:
+        array.flags.writeable = False
+    return array
+
+
+def view(array: np.ndarray[Any, Any], part: Part) -> np.ndarray[Any, Any]:
+    """The part of an array from here, to write to."""
+    if array.flags.writeable:
+        return _view(array.reshape(-1), part)
+    lease: Any = array
+    while isinstance(lease, np.ndarray):
+        lease = lease.base
+    return _view(np.asarray(lease).view(array.dtype), part)
+
+
+def _view(flat: np.ndarray[Any, Any], part: Part) -> np.ndarray[Any, Any]:
+    size = flat.itemsize
+    return np.ndarray(part.shape, flat.dtype, flat.view(np.uint8), part.start * size, [s * size for s in part.steps])
 
 
 def _elements(part: Part) -> int:
@@ -154,4 +172,4 @@ def _clear(block: np.ndarray[Any, Any], size: int, known: Written | None) -> Non
         return
     elements = block[: known.size].view(known.dtype)
     for part in known.parts:
-        view_of(np, elements, part)[...] = 0
+        _view(elements, part)[...] = 0

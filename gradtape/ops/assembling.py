@@ -21,7 +21,6 @@ BLOCK = 1 << 16  # elements that stay in the second-level cache
 LAYERS = 16  # so often a position may be met until writing one element after the other is faster
 
 Vectors = Sequence[Any]  # index vectors that are only known when running
-Slots = Sequence[Any]  # the positions of a letter on one sub-axis; None: all of them
 
 
 class Part(NamedTuple):
@@ -39,7 +38,10 @@ class Memory(Protocol):
         """An array with anything in it."""
 
     def zeros(self, shape: tuple[int, ...], dtype: Any, written: Sequence[Part] | None) -> Any:
-        """Zeros, of which only these parts will ever be written; None: nobody knows."""
+        """Zeros, of which only these parts will ever be written, through `view`; None: nobody knows."""
+
+    def view(self, array: Any, part: Part) -> Any:
+        """The part of an array from here, to write to."""
 
 
 class Placed(NamedTuple):
@@ -51,17 +53,22 @@ class Placed(NamedTuple):
     letters: tuple[int, ...]
 
 
+Groups = dict[Part, list[list[Any]]]  # by part: the factors of each of its terms
+
+
 def assembler(
     xp: Any, memory: Memory, shape: tuple[int, ...], dtype: Any, terms: Sequence[Product]
 ) -> Callable[..., Any]:
     """The function (*factors, *vectors) -> array of an `assemble` step."""
-    count = sum(len(t.factors) for t in terms)
     fixed = [None if _is_late(t) else placed(t, shape, ()) for t in terms]
+    if all(p is not None and p.part is not None and 0 not in p.term.sizes for p in fixed):
+        return _planned(xp, memory, shape, dtype, [p for p in fixed if p is not None])
+    count = sum(len(t.factors) for t in terms)
 
     def run(*arrays: Any) -> Any:
         vectors, left = arrays[count:], iter(arrays)
         own = dtype.numpy_dtype if dtype else arrays[0].dtype
-        groups: dict[Part, list[list[Any]]] = {}
+        groups: Groups = {}
         scattered = []
         for known, t in zip(fixed, terms, strict=True):
             factors = list(itertools.islice(left, len(t.factors)))
@@ -74,31 +81,48 @@ def assembler(
             if found.part is None:
                 scattered.append((t, factors))
             else:
-                spread = [_spread(f, letters, found) for f, letters in zip(factors, t.factors, strict=True)]
+                spread = [way(f) for way, f in zip(_spreads(found), factors, strict=True)]
                 groups.setdefault(found.part, []).append(_few(xp, spread))
-        return _written(xp, memory, shape, own, groups, scattered, vectors)
+        out, parts = _begun(memory, shape, own, list(groups), known=not scattered)
+        for k, part in enumerate(parts):
+            add_up(xp, memory.view(out, part), groups[part], fresh=k == 0)
+        for t, factors in scattered:
+            _write_by_index(xp, out, t, factors, vectors)
+        return out
 
     return run
 
 
-def _written(
-    xp: Any, memory: Memory, shape: tuple[int, ...], dtype: Any, groups: Any, scattered: Any, vectors: Vectors
-) -> Any:
+def _planned(
+    xp: Any, memory: Memory, shape: tuple[int, ...], dtype: Any, terms: Sequence[Placed]
+) -> Callable[..., Any]:
+    """The function where all is known but the factors."""
+    groups: dict[Part, list[list[tuple[int, Callable[[Any], Any]]]]] = {}
+    numbers = itertools.count()
+    for p in terms:
+        assert p.part is not None
+        groups.setdefault(p.part, []).append([(next(numbers), way) for way in _spreads(p)])
+
+    def run(*arrays: Any) -> Any:
+        own = dtype.numpy_dtype if dtype else arrays[0].dtype
+        out, parts = _begun(memory, shape, own, list(groups), known=True)
+        for k, part in enumerate(parts):
+            products = [[way(arrays[n]) for n, way in ways] for ways in groups[part]]
+            add_up(xp, memory.view(out, part), [_few(xp, f) for f in products], fresh=k == 0)
+        return out
+
+    return run
+
+
+def _begun(
+    memory: Memory, shape: tuple[int, ...], dtype: Any, parts: list[Part], known: bool
+) -> tuple[Any, list[Part]]:
+    """The array to write to, and the parts in the order in which they are written: one that is all of it first."""
     size = math.prod(shape)
-    whole = next((p for p in groups if math.prod(p.shape) == size), None)
-    if whole is not None:
-        out = memory.empty(shape, dtype)
-        parts = [whole, *(p for p in groups if p is not whole)]
-    else:
-        out = memory.zeros(shape, dtype, None if scattered else list(groups))
-        parts = list(groups)
-    for k, part in enumerate(parts):
-        add_up(xp, view_of(xp, out, part), groups[part], fresh=k == 0)
-    for t, factors in scattered:
-        _write_by_index(xp, out, t, factors, vectors)
-    if whole is None and not scattered:
-        out.flags.writeable = False
-    return out
+    whole = next((p for p in parts if math.prod(p.shape) == size), None)
+    if whole is None:
+        return memory.zeros(shape, dtype, parts if known else None), parts
+    return memory.empty(shape, dtype), [whole, *(p for p in parts if p is not whole)]
 
 
 # ------------------------------------------------------------------ where a term is
@@ -144,17 +168,18 @@ def placed(t: Product, shape: tuple[int, ...], vectors: Vectors) -> Placed:
     return Placed(t, part, letters)
 
 
-def view_of(xp: Any, array: Any, part: Part) -> Any:
-    """The writable view of a contiguous array's part."""
-    flat = array.reshape(-1)[part.start :]
-    return xp.lib.stride_tricks.as_strided(flat, part.shape, [s * array.itemsize for s in part.steps])
+def _spreads(at: Placed) -> list[Callable[[Any], Any]]:
+    """How each factor of a term becomes one that broadcasts over the letters of its part."""
+    return [_spread(letters, at.term.sizes, at.letters) for letters in at.term.factors]
 
 
-def _spread(array: Any, letters: tuple[int, ...], at: Placed) -> Any:
-    """A factor that broadcasts over the letters of its term's part."""
-    order = [c for c in at.letters if c in letters]
-    moved = array.transpose([letters.index(c) for c in (*order, *(c for c in letters if c not in order))])
-    return moved.reshape([at.term.sizes[c] if c in letters else 1 for c in at.letters])
+def _spread(letters: tuple[int, ...], sizes: tuple[int, ...], over: tuple[int, ...]) -> Callable[[Any], Any]:
+    order = [c for c in over if c in letters]
+    perm = [letters.index(c) for c in (*order, *(c for c in letters if c not in order))]
+    shape = [sizes[c] if c in letters else 1 for c in over]
+    if shape == [sizes[c] for c in letters] and perm == sorted(perm):
+        return lambda array: array
+    return lambda array: array.transpose(perm).reshape(shape)
 
 
 # ------------------------------------------------------------------ evenly spaced terms
@@ -162,20 +187,27 @@ def _spread(array: Any, letters: tuple[int, ...], at: Placed) -> Any:
 
 def _few(xp: Any, factors: list[Any]) -> list[Any]:
     """At most two factors where small ones can be multiplied first; none stand for the number 1."""
-    factors = sorted(factors, key=lambda f: f.size)
+    if len(factors) > 1:
+        factors = sorted(factors, key=_size)
     while len(factors) > 2:
         a, b, *rest = factors
         size = math.prod(np.broadcast_shapes(a.shape, b.shape))
         if size > max(BLOCK, rest[-1].size):
             break
-        factors = sorted([xp.multiply(a, b), *rest], key=lambda f: f.size)
+        factors = sorted([xp.multiply(a, b), *rest], key=_size)
     return factors
+
+
+def _size(array: Any) -> int:
+    return int(array.size)
 
 
 def add_up(xp: Any, view: Any, products: list[list[Any]], fresh: bool) -> None:
     """Write the sum of products of factors to a view (`fresh`), or add it to what is there."""
-    simple = len(products) == 1 and len(products[0]) <= (2 if fresh else 1)
-    for block in [()] if simple else _blocks(view.shape):
+    if len(products) == 1 and len(products[0]) <= (2 if fresh else 1):
+        _product(xp, view, products[0], fresh)
+        return
+    for block in _blocks(view.shape):
         part = view[block] if block else view
         for k, factors in enumerate(products):
             _product(xp, part, [_inside(f, block) for f in factors], fresh and k == 0)
@@ -298,10 +330,9 @@ def _write_by_index(xp: Any, out: Any, t: Product, factors: list[Any], vectors: 
             inner *= p.extent
             if slots is None or len(np.unique(slots)) == len(slots):
                 told.add(p.letter)
-    over = Placed(t, None, tuple(range(len(t.sizes))))
     product = xp.ones((), out.dtype)
-    for f, letters in zip(factors, t.factors, strict=True):
-        product = product * _spread(f, letters, over)
+    for f, way in zip(factors, _spreads(Placed(t, None, tuple(range(len(t.sizes))))), strict=True):
+        product = product * way(f)
     flat = out.reshape(-1)
     if len(told) == len(t.sizes):  # no two values meet
         flat[at] += product
