@@ -267,11 +267,29 @@ def _key(x: Any) -> Any:
         return aval
     if isinstance(x, Variable):
         return ("variable", x._id)
+    if isinstance(x, set):
+        return ("set", frozenset(x))
+    if isinstance(x, bytearray):
+        return ("bytearray", bytes(x))
     try:
         hash(x)
     except TypeError:
-        return ("object", id(x))
+        return _Itself(x)
     return (type(x), x)
+
+
+class _Itself:
+    """An object that has no hash, as part of a signature: equal to itself alone. It is held, so that no other object
+    can take its place."""
+
+    def __init__(self, held: Any) -> None:
+        self.held = held
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Itself) and other.held is self.held
+
+    def __hash__(self) -> int:
+        return id(self.held)
 
 
 def _without_first(signature: inspect.Signature) -> inspect.Signature:

@@ -111,6 +111,16 @@ class Jacobians(Recording):
             raise ValueError(
                 f"`out` takes the Jacobian of one target by one source, got {len(targets)} and {len(wanted)}."
             )
+        if structured and (how.is_asked or unconnected is UnconnectedGradients.ZERO):
+            raise ValueError(
+                "`structured=True` holds no rows: `memory`, `parallel_iterations`, `out`, `progress` and "
+                "`unconnected_gradients='zero'` are for dense Jacobians. Leave them out."
+            )
+        if how.budget is not None and STATE.recorders:
+            raise ValueError(
+                "Another tape is recording and would keep what the Jacobian needs, so that `memory` cannot be kept. "
+                "Leave `memory` out, or ask outside of the other tape."
+            )
         answers = []
         for of in targets:
             if structured:

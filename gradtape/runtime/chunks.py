@@ -32,6 +32,7 @@ from gradtape.transforms.rows.leaving import dense
 from gradtape.transforms.rows.letters import Letter, Pair, whole
 from gradtape.transforms.rows.terms import Rows, Term, rows_of
 
+STEPS_OF_A_BAR = 16
 UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 2**10, "mi": 2**20, "gi": 2**30}
 
 
@@ -46,7 +47,7 @@ class Chunking:
 
     @property
     def is_asked(self) -> bool:
-        return self.rows is not None or self.budget is not None or self.out is not None
+        return self.rows is not None or self.budget is not None or self.out is not None or self.progress
 
 
 def budget_of(memory: Any) -> int | None:
@@ -83,11 +84,10 @@ def available() -> int:
 class ChunkProgram:
     """The plans of one Jacobian for chunks of several sizes."""
 
-    def __init__(self, end: TrieNode, target: int, source: int, mode: str) -> None:
+    def __init__(self, end: TrieNode, target: int, source: int) -> None:
         self.used = False
         self.path = Path(end, {})
         self.backward = Backward(self.path, target, (source,))
-        self.mode = mode
         self.plans: dict[int, tuple[list[int], CompiledGraph, int]] = {}
         dims = self.backward.y.aval.dims
         self.axis = max(range(len(dims)), key=lambda k: dims[k]) if dims else 0
@@ -129,10 +129,18 @@ def _seed(target: Aval, axis: int, count: int, begin: Value) -> Rows:
 
 
 def chunked(recorder: Recorder, target: Any, source: Any, mode: str, how: Chunking) -> Tensor | None:
-    """A dense Jacobian, chunk by chunk; None where the target does not depend on the source."""
+    """A dense Jacobian, chunk by chunk; None where the target does not depend on the source.
+
+    Raises:
+      ValueError: forward mode; what comes in chunks are the target's rows."""
+    if mode == "forward":
+        raise ValueError(
+            "`memory`, `parallel_iterations`, `out` and `progress` compute the target's rows in chunks, which is "
+            "reverse mode. Leave them out, or `mode`."
+        )
     slots = recorder.slots
-    key = ("chunks", slots[target._id], slots[source._id], mode)
-    make: Any = functools.partial(ChunkProgram, recorder.node, slots[target._id], slots[source._id], mode)
+    key = ("chunks", slots[target._id], slots[source._id])
+    make: Any = functools.partial(ChunkProgram, recorder.node, slots[target._id], slots[source._id])
     program: Any = PROGRAMS.find(recorder.node, key, make)
     if program.backward.rules:
         return _with_rules(recorder, target, source, mode, how)
@@ -212,8 +220,9 @@ def write_to(out: Any, found: Tensor) -> None:
 
 
 def _first_count(program: ChunkProgram, extent: int, rest: int, written: int, how: Chunking) -> int:
-    """Positions per chunk: what was asked for, or as many as the budget holds beside the result."""
-    count = extent
+    """Positions per chunk: what was asked for, or as many as the budget holds beside the result. A bar by itself
+    wants steps to show."""
+    count = -(-extent // STEPS_OF_A_BAR) if how.progress and how.rows is None and how.budget is None else extent
     if how.rows is not None:
         count = max(1, how.rows // rest)
     if how.budget is not None:

@@ -238,7 +238,7 @@ def vectorized_rows(v: Value, varying: Value, seeds: Rows, given: Sequence[Value
 
 
 def looped(recorder: Recorder, target: Tensor, sources: Sequence[int]) -> list[Tensor | None]:
-    """The same Jacobians from one gradient per element of the target: what custom rules need, and an oracle."""
+    """The same Jacobians from one gradient per element of the target: `experimental_use_pfor=False`."""
     dims = target._aval.dims
     ones = np.eye(math.prod(dims), dtype=target._aval.dtype.numpy_dtype)
     rows = [_row(recorder, target, sources, one.reshape(dims)) for one in ones]

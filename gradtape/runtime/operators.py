@@ -35,10 +35,7 @@ def _left_to(other: Any, name: str, x: Tensor, refused: Exception) -> Any:
     """What an object that becomes no tensor makes of `x op other` itself, by its own `__rop__`; where there is no
     answer, the error that its conversion gave."""
     method = getattr(type(other), f"__r{name}__", None)
-    try:
-        answer = NotImplemented if method is None else method(other, x)
-    except (TypeError, ValueError):
-        answer = NotImplemented
+    answer = NotImplemented if method is None else method(other, x)
     if answer is NotImplemented:
         raise refused
     return answer

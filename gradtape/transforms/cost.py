@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from gradtape.ir.graph import Graph, Node
 from gradtape.ir.shapes import size_of
+from gradtape.ops.call import Call
+from gradtape.ops.composite import Composite
 from gradtape.ops.contraction import Contraction, parts
 
 NANOSECONDS_PER_MULTIPLY_ADD = 0.02
@@ -12,8 +14,14 @@ NANOSECONDS_PER_NODE = 500.0
 
 
 def multiply_adds(node: Node) -> int:
-    """The multiply-adds of a contraction; 0 for all other nodes."""
-    if not isinstance(node.step.op, Contraction):
+    """The multiply-adds of a contraction, and of those that a graph or a composite op stands for."""
+    op = node.step.op
+    if isinstance(op, Call):
+        return sum(multiply_adds(n) for n in node.step.params["graph"].nodes)
+    if isinstance(op, Composite):
+        body = op.expand(tuple(v.aval for v in node.inputs), **node.step.params)
+        return sum(multiply_adds(n) for n in body.nodes)
+    if not isinstance(op, Contraction):
         return 0
     left, right, _ = parts(node.step.params["subscripts"])
     sizes = dict(zip(left, node.inputs[0].aval.dims, strict=True))

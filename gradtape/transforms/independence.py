@@ -1,6 +1,6 @@
 """Whether examples of a batch depend on each other, from letters over shapes alone. Floor: transforms.
 
-The batch letter starts on the first axis of the source and is followed through the recorded program: where a value's
+The batch letter starts on the batch axis of the source and is followed through the recorded program: where a value's
 element may depend on an example, the example's index and the position on some axis of the value are one letter. An op
 that sums the letter away mixes examples; one that moves it elsewhere does too, unless a later one moves it back."""
 

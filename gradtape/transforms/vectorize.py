@@ -253,6 +253,8 @@ def _outer(b: Builder, x: Rows, y: Rows, left: str, right: str, out: str) -> Row
 def _contraction_free(b: Builder, node: Node, x: Rows, y: Rows) -> Rows:
     left, right, out = parts(node.step.params["subscripts"])
     unused = [c for c in "ABCDEFGHIJKLMNOPQRSTUVWXYZ" if c not in left + right]
+    if len(unused) < len(x.rows):
+        raise NotVectorizable(node.step.name, f"{len(x.rows)} row axes are more than it has letters for.")
     row = "".join(unused[: len(x.rows)])
     spelled = f"{row}{left},{row}{right}->{row}{out}"
     return free(b, b.emit(node.step.name, dense(b, x), dense(b, y), subscripts=spelled), x.rows)

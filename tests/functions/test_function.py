@@ -144,3 +144,23 @@ def test_functions_in_functions_in_jacobians() -> None:
         y = outer(x)
     expected = np.diag([2.0, 4.0, 6.0]) + np.diag([2.0, 4.0, 6.0])[::-1]
     np.testing.assert_allclose(tape.jacobian(y, x).numpy(), expected)
+
+
+def test_arguments_without_a_hash_are_told_apart() -> None:
+    class Unhashable:
+        __hash__ = None  # type: ignore[assignment]
+
+        def __init__(self, factor: float) -> None:
+            self.factor = factor
+
+    @tf.function
+    def f(x: Any, how: Any) -> Any:
+        return x * (len(how) if isinstance(how, set) else how.factor)
+
+    x = tf.constant(1.0)
+    for n in range(20):
+        assert float(f(x, Unhashable(n))) == n  # each is gone before the next is made
+    numbers = {1, 2}
+    assert float(f(x, numbers)) == 2
+    numbers.add(3)
+    assert float(f(x, numbers)) == 3

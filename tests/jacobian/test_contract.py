@@ -337,3 +337,33 @@ def test_threads_have_tapes_of_their_own() -> None:
     for k, j in found.items():
         p = 2 + k % 3
         np.testing.assert_allclose(j, np.diag(p * (X + k) ** (p - 1)))
+
+
+def test_requests_that_contradict_each_other_are_refused() -> None:
+    x = tf.constant([1.0, 2.0])
+
+    def ask(**how: Any) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = x * x
+        return tape.jacobian(y, x, **how)
+
+    for refused in ({"memory": "1MiB"}, {"parallel_iterations": 1}, {"progress": True}):
+        with pytest.raises(ValueError, match="reverse"):
+            ask(mode="forward", **refused)
+        with pytest.raises(ValueError, match="structured"):
+            ask(structured=True, **refused)
+    with pytest.raises(ValueError, match="structured"):
+        ask(structured=True, unconnected_gradients="zero")
+    with tf.GradientTape(), pytest.raises(ValueError, match="outside of the other tape"):
+        ask(memory="1MiB")
+
+
+def test_a_bar_alone_shows_steps(capsys: pytest.CaptureFixture[str]) -> None:
+    x = tf.constant(np.arange(64.0))
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = tf.cumsum(x)
+    found = tape.jacobian(y, x, progress=True)
+    np.testing.assert_array_equal(found.numpy(), np.tril(np.ones((64, 64))))
+    assert "64/64" in capsys.readouterr().err

@@ -21,7 +21,7 @@ FLOORS: list[set[str]] = [
     {"backends"},
     {"transforms"},
     {"runtime"},
-    {"recording", "jacobians", "tape", "module", "custom_rules", "forward", "functions", "saved_model"},
+    {"recording", "jacobians", "tape", "module", "custom_rules", "forward", "functions"},
     {"api"},
     {"keras"},
     {"__init__", "cli", "__main__"},

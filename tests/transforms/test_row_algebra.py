@@ -17,7 +17,7 @@ from gradtape.ir.index import Index
 from gradtape.transforms.rows import moves, products
 from gradtape.transforms.rows.builder import Builder
 from gradtape.transforms.rows.entering import lifted
-from gradtape.transforms.rows.leaving import dense, expanded, expanded_fully
+from gradtape.transforms.rows.leaving import dense, expanded, written_out
 from gradtape.transforms.rows.letters import Letter, Pair, matches, pair, whole
 from gradtape.transforms.rows.sums import MAX_TERMS, added, settled, stored
 from gradtape.transforms.rows.terms import Factor, Rows, Term, normal, rows_of, seed
@@ -160,6 +160,15 @@ def at(ids: list[int]) -> Index:
     return Index(ids)
 
 
+def _concatenated(b: Builder, parts: list[Rows]) -> Rows:
+    """Rows one after the other along axis 0: each scattered to its place, and their sum."""
+    total, placed, start = sum(v.shape[0] for v in parts), [], 0
+    for v in parts:
+        placed.append(moves.scattered(b, v, 0, Index(np.arange(v.shape[0]) + start), total))
+        start += v.shape[0]
+    return added(b, placed)
+
+
 MOVES: dict[str, tuple[Shape, Do, AsNumPy]] = {
     "merge": ((2, 3, 2), lambda t, v: moves.reshaped(t.b, v, (6, 2)), lambda a: a.reshape(-1, 6, 2)),
     "split": ((6,), lambda t, v: moves.reshaped(t.b, v, (2, 3)), lambda a: a.reshape(-1, 2, 3)),
@@ -208,11 +217,11 @@ MOVES: dict[str, tuple[Shape, Do, AsNumPy]] = {
     "diagonal of a diagonal": ((3,), lambda t, v: moves.diagonal(t.b, moves.undiagonal(t.b, v)), lambda a: a),
     "concatenation with itself": (
         (2,),
-        lambda t, v: moves.concatenated(t.b, [v, v, moves.gathered(t.b, v, 0, at([1]), 1)], 0),
+        lambda t, v: _concatenated(t.b, [v, v, moves.gathered(t.b, v, 0, at([1]), 1)]),
         lambda a: np.concatenate([a, a, a[:, [1]]], 1),
     ),
     "one axis written out": ((2, 3), lambda t, v: expanded(t.b, v, 1), lambda a: a),
-    "all axes written out": ((2, 3), lambda t, v: expanded_fully(t.b, v), lambda a: a),
+    "all axes written out": ((2, 3), lambda t, v: written_out(t.b, v), lambda a: a),
     "nothing left": ((2, 0), lambda t, v: moves.reshaped(t.b, v, (0, 3)), lambda a: a.reshape(len(a), 0, 3)),
 }
 

@@ -11,7 +11,6 @@ from gradtape.ir.index import Index
 from gradtape.transforms.rows.builder import Builder
 from gradtape.transforms.rows.leaving import expanded
 from gradtape.transforms.rows.letters import Letter, Positions, chosen, extent, known, matches, pair, whole
-from gradtape.transforms.rows.sums import added
 from gradtape.transforms.rows.terms import Rows, Term, cut, each, fused, relettered, with_own
 
 
@@ -98,7 +97,9 @@ def gathered(b: Builder, v: Rows, axis: int, ids: Positions, count: int) -> Rows
 
 def _identity(t: Term, axis: int) -> bool:
     pairs = t.own[axis]
-    return len(pairs) <= 1 and all(p.where is None for p in pairs)
+    return len({p.letter for p in pairs}) == len(pairs) and all(
+        p.where is None and p.extent == p.letter.size for p in pairs
+    )
 
 
 def _runtime(t: Term, axis: int) -> bool:
@@ -149,13 +150,3 @@ def diagonal(b: Builder, v: Rows) -> Rows:
 def undiagonal(b: Builder, v: Rows) -> Rows:
     """The last own axis on the diagonal of two."""
     return each(b, v, (*v.shape, v.shape[-1]), lambda t: replace(t, own=(*t.own, t.own[-1])))
-
-
-def concatenated(b: Builder, parts: Sequence[Rows], axis: int) -> Rows:
-    """Every part scattered to its place, and their sum."""
-    total = sum(v.shape[axis] for v in parts)
-    placed, start = [], 0
-    for v in parts:
-        placed.append(scattered(b, v, axis, Index(np.arange(v.shape[axis]) + start), total))
-        start += v.shape[axis]
-    return added(b, placed)
