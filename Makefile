@@ -50,8 +50,9 @@ $(VENV)/docs-installed: $(VENV)/made pyproject.toml
 demo: $(VENV)/demo-installed
 	$(BIN)/python examples/digits.py
 
+# The processes share the cores; BLAS threads of their own would only wait for each other.
 test: $(VENV)/dev-installed
-	$(BIN)/python -m pytest -n $(JOBS) --doctest-modules tests gradtape
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --doctest-modules tests gradtape
 
 lint: $(VENV)/dev-installed types
 	$(BIN)/ruff check .
