@@ -169,6 +169,15 @@ def _concatenated(b: Builder, parts: list[Rows]) -> Rows:
     return added(b, placed)
 
 
+def concatenated(b: Builder, parts: list[Rows]) -> Rows:
+    """Parts scattered to their places along the first axis, and their sum."""
+    total, start, placed = sum(v.shape[0] for v in parts), 0, []
+    for v in parts:
+        placed.append(moves.scattered(b, v, 0, at(list(range(start, start + v.shape[0]))), total))
+        start += v.shape[0]
+    return added(b, placed)
+
+
 MOVES: dict[str, tuple[Shape, Do, AsNumPy]] = {
     "merge": ((2, 3, 2), lambda t, v: moves.reshaped(t.b, v, (6, 2)), lambda a: a.reshape(-1, 6, 2)),
     "split": ((6,), lambda t, v: moves.reshaped(t.b, v, (2, 3)), lambda a: a.reshape(-1, 2, 3)),

@@ -7,7 +7,11 @@ from typing import Any
 
 from gradtape.ir.dtypes import DType
 from gradtape.ir.graph import Value
-from gradtape.ops.op import Step, apply, lookup
+from gradtape.ops.contraction import Contraction
+from gradtape.ops.op import Constant, Step, apply, lookup
+from gradtape.ops.pointwise import Pointwise
+from gradtape.ops.reduction import Reduction
+from gradtape.ops.structural import Structural
 
 
 class Builder:
@@ -15,6 +19,7 @@ class Builder:
 
     def __init__(self) -> None:
         self.known: dict[Any, tuple[Value, ...]] = {}
+        self.zeros: set[int] = set()  # ids of values that are zeros whatever the operands
         self.taken: dict[Any, tuple[Value, tuple[int, ...]]] = {}  # arrays indexed by axes, by both
 
     def apply(self, step: Step, inputs: Sequence[Value]) -> tuple[Value, ...]:
@@ -22,6 +27,8 @@ class Builder:
         found = self.known.get(key)
         if found is None:
             found = self.known[key] = apply(step, inputs)
+            if is_zero(step, [id(v) in self.zeros for v in inputs]):
+                self.zeros.update(map(id, found))
         return found
 
     def emit(self, name: str, *inputs: Value, **params: Any) -> Value:
@@ -35,3 +42,20 @@ class Builder:
 
     def reshape(self, v: Value, shape: Sequence[int]) -> Value:
         return v if v.aval.shape == tuple(shape) else self.emit("reshape", v, shape=tuple(shape))
+
+
+def is_zero(step: Step, zeros: Sequence[bool]) -> bool:
+    """Whether a step's result is zeros, given which operands are: the constant, and what is linear in one of these."""
+    op = step.op
+    match op:
+        case Constant():
+            return bool(step.params["value"] == 0)
+        case Pointwise():
+            return any(all(zeros[i] for i in group) for group in op.linear)
+        case Contraction():
+            return any(zeros)
+        case Reduction():
+            return zeros[0] and op.coefficient(1) is not None
+        case Structural():
+            return all(zeros[: len(zeros) - op.indices])
+    return False

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gradtape.ir.graph import Value
-from gradtape.ops.op import Constant
-from gradtape.ops.structural import Structural
 from gradtape.transforms.rows.builder import Builder
 from gradtape.transforms.rows.letters import whole
 from gradtape.transforms.rows.terms import Item, Rows, Term, normal, rows_of, taken
@@ -16,7 +14,7 @@ def lifted(b: Builder, x: Item, rows: Sequence[int]) -> Rows:
     """A value as rows that are all the same: a letter on each row axis that nothing else has. Zeros have no term."""
     if isinstance(x, Rows):
         return x
-    if is_zero(x):
+    if id(x) in b.zeros:
         return rows_of([], rows, x.aval.dims, x.aval.dtype)
     own = tuple(whole(n) for n in x.aval.dims)
     term = Term((taken(b, x, own),), tuple(whole(n) for n in rows), own)
@@ -29,13 +27,3 @@ def free(b: Builder, value: Value, rows: tuple[int, ...]) -> Rows:
     axes = tuple(whole(n) for n in value.aval.dims)
     term = Term((taken(b, value, axes),), axes[: len(rows)], axes[len(rows) :])
     return rows_of([normal(b, term, value.aval.dtype)], rows, shape, value.aval.dtype)
-
-
-def is_zero(v: Value) -> bool:
-    """Whether a value is known to be zeros, moved about or not."""
-    if v.node is None:
-        return False
-    op = v.node.step.op
-    if isinstance(op, Constant):
-        return bool(v.node.step.params["value"] == 0)
-    return isinstance(op, Structural) and all(map(is_zero, v.node.inputs[: len(v.node.inputs) - op.indices]))

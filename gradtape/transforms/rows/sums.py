@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -11,7 +10,7 @@ import numpy as np
 from gradtape.ir.graph import Value
 from gradtape.ir.index import Index
 from gradtape.transforms.rows.builder import Builder
-from gradtape.transforms.rows.leaving import expanded_fully
+from gradtape.transforms.rows.leaving import written_out, written_size
 from gradtape.transforms.rows.letters import Letter, Pair, known, pair
 from gradtape.transforms.rows.terms import (
     Factor,
@@ -54,11 +53,11 @@ def union(b: Builder, values: Sequence[Rows]) -> Rows:
 
 
 def settled(b: Builder, v: Rows) -> Rows:
-    """Written out where the terms stopped paying: too many of them, or more numbers than the dense array has."""
-    if len(v.terms) < 2:
+    """Written out where the terms stopped paying: too many of them, or more numbers than without them."""
+    own = sum(f.value.aval.size for t in v.terms for f in t.factors if f.letters)
+    if not v.terms or (len(v.terms) <= MAX_TERMS and own <= max(1, written_size(v))):
         return v
-    pays = len(v.terms) <= MAX_TERMS and stored(v) <= max(1, math.prod(v.rows + v.shape))
-    return v if pays else expanded_fully(b, v)
+    return written_out(b, v)
 
 
 def stored(v: Rows) -> int:
