@@ -26,8 +26,8 @@ from gradtape.runtime.convert import convert
 from gradtape.runtime.dispatch import execute, unary
 from gradtape.runtime.hessian import hessian_blocks
 from gradtape.runtime.jacobian import MODES, batch_looped, independence, jacobians, looped, zeros_of
+from gradtape.runtime.plans import JacobianPlan
 from gradtape.runtime.state import STATE
-from gradtape.runtime.structured import JacobianPlan, structured_program
 from gradtape.runtime.structured import structured as structured_of
 from gradtape.runtime.subscript import subscript
 from gradtape.runtime.tensor import Tensor, wrap
@@ -172,9 +172,17 @@ class Jacobians(Recording):
         found = self._recorder
         return [structured_of(found, target, s, mode) if slots.get(s._id, 0) > 0 else None for s in sources]
 
-    def plan_jacobian(self, target: Any, source: Any, *, mode: str = "auto") -> JacobianPlan:
+    def plan_jacobian(
+        self,
+        target: Any,
+        source: Any,
+        *,
+        mode: str = "auto",
+        memory: Any = None,
+        parallel_iterations: int | None = None,
+    ) -> JacobianPlan:
         """How the Jacobian of a target by a source would be computed, without computing it: mode and why, structure,
-        rows, multiply-adds, bytes, steps.
+        rows, chunks, multiply-adds, bytes, peak memory, steps. The arguments are those of `jacobian`.
 
         Raises:
           ValueError: the tape has not recorded the target, or does not watch the source.
@@ -188,14 +196,13 @@ class Jacobians(Recording):
         'a | a : (a)'
         """
         self._usable()
-        _check_rows(None, mode)
+        _check_rows(parallel_iterations, mode)
         of = target_of(target)
         ((x,), _) = sources_of(source)
         slots: dict[int, int] = self._recorder.slots if self._recorder else {}
         if self._recorder is None or slots.get(of._id, 0) <= 0 or slots.get(x._id, 0) <= 0:
             raise ValueError("`plan_jacobian` wants a target that this tape has recorded and a source that it watches.")
-        program = structured_program(self._recorder, slots[of._id], slots[x._id], mode)
-        return JacobianPlan(program, of, x)
+        return JacobianPlan(self._recorder, of, x, mode, Chunking(parallel_iterations, budget_of(memory)))
 
     def batch_jacobian(
         self,

@@ -129,7 +129,17 @@ def _seed(target: Aval, axis: int, count: int, begin: Value) -> Rows:
 
 
 def chunked(recorder: Recorder, target: Any, source: Any, mode: str, how: Chunking) -> Tensor | None:
-    """A dense Jacobian, chunk by chunk; None where the target does not depend on the source.
+    """A dense Jacobian, chunk by chunk; None where the target does not depend on the source."""
+    program = chunk_program(recorder, target, source, mode)
+    if program.backward.rules:
+        return _with_rules(recorder, target, source, mode, how)
+    if program.backward.pulled[0] is None:
+        return None
+    return _run(program, recorder.saved, target, source, how)
+
+
+def chunk_program(recorder: Recorder, target: Any, source: Any, mode: str) -> ChunkProgram:
+    """The plans of a Jacobian for chunks, from the cache.
 
     Raises:
       ValueError: forward mode; what comes in chunks are the target's rows."""
@@ -138,15 +148,21 @@ def chunked(recorder: Recorder, target: Any, source: Any, mode: str, how: Chunki
             "`memory`, `parallel_iterations`, `out` and `progress` compute the target's rows in chunks, which is "
             "reverse mode. Leave them out, or `mode`."
         )
-    slots = recorder.slots
-    key = ("chunks", slots[target._id], slots[source._id])
-    make: Any = functools.partial(ChunkProgram, recorder.node, slots[target._id], slots[source._id])
-    program: Any = PROGRAMS.find(recorder.node, key, make)
-    if program.backward.rules:
-        return _with_rules(recorder, target, source, mode, how)
-    if program.backward.pulled[0] is None:
-        return None
-    return _run(program, recorder.saved, target, source, how)
+    of, by = recorder.slots[target._id], recorder.slots[source._id]
+    make: Any = functools.partial(ChunkProgram, recorder.node, of, by)
+    found: Any = PROGRAMS.find(recorder.node, ("chunks", of, by), make)
+    program: ChunkProgram = found
+    return program
+
+
+def chunks_of(program: ChunkProgram, target: Any, source: Any, how: Chunking) -> tuple[int, int]:
+    """How many positions along the chunked axis a chunk has, and how many chunks there are."""
+    dims = target._aval.dims
+    extent = dims[program.axis] if dims else 1
+    rest = max(1, size_of(dims) // max(1, extent))
+    written = target._aval.size * source._aval.nbytes
+    count = _first_count(program, extent, rest, written, how)
+    return count, -(-extent // count)
 
 
 def _with_rules(recorder: Recorder, target: Any, source: Any, mode: str, how: Chunking) -> Tensor | None:
@@ -184,6 +200,7 @@ def _run(program: ChunkProgram, saved: Sequence[Tensor], target: Any, source: An
                 continue
             where = (slice(None),) * axis + (slice(start, start + n),) if dims else ()
             out[where] = np.asarray(block._array).reshape(out[where].shape)
+            del block  # before the next one is made beside it
             start += n
             advance(n * rest)
     return wrap(out if full else out[()], aval(full, source._aval.dtype))

@@ -1,4 +1,4 @@
-"""Jacobians that hold only what is not zero by structure, and how one would be run. Floor: runtime."""
+"""Jacobians that hold only what is not zero by structure. Floor: runtime."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.ir.aval import aval
 from gradtape.ir.graph import Graph, Value
 from gradtape.ir.shapes import shape_text, size_of
 from gradtape.runtime.backward import PROGRAMS, CompiledGraph
@@ -16,7 +15,6 @@ from gradtape.runtime.convert import convert
 from gradtape.runtime.jacobian import Backward, Choice, chosen
 from gradtape.runtime.record import Path, Recorder, TrieNode
 from gradtape.runtime.tensor import Tensor
-from gradtape.transforms.cost import elements, multiply_adds
 from gradtape.transforms.differentiate import leaves
 from gradtape.transforms.rows.builder import Builder
 from gradtape.transforms.rows.products import (
@@ -222,36 +220,3 @@ def structured_program(recorder: Recorder, target: int, source: int, mode: str) 
     found: Any = PROGRAMS.find(node, ("structured", target, source, mode), make)
     result: StructuredProgram = found
     return result
-
-
-class JacobianPlan:
-    """How a Jacobian would be computed: like a database's EXPLAIN."""
-
-    def __init__(self, program: StructuredProgram, target: Any, source: Any) -> None:
-        choice = program.choice
-        self.mode = choice.mode if choice else "none"
-        self.costs = dict(choice.costs) if choice else {}
-        self.structure = described(choice.rows) if choice else "0"
-        self.rows = target._aval.size if self.mode != "forward" else source._aval.size
-        self.result = aval((*target._aval.dims, *source._aval.dims), source._aval.dtype)
-        graph = (
-            CompiledGraph(Graph(leaves([choice.dense], program.path.everything()), [choice.dense])) if choice else None
-        )
-        nodes = graph.graph.nodes if graph else []
-        self.multiply_adds = sum(map(multiply_adds, nodes))
-        self.elements_written = sum(map(elements, nodes))
-        self.bytes = sum(v.aval.nbytes for n in nodes for v in n.outputs)
-        self.steps = [f"{n.step.name} {n.outputs[0].aval!r}" for n in nodes]
-
-    def __str__(self) -> str:
-        why = ", ".join(f"{k} about {v / 1e3:,.0f} us" for k, v in sorted(self.costs.items()))
-        lines = [
-            f"Jacobian {self.result!r} in {self.mode} mode ({why})",
-            f"structure: {self.structure}",
-            f"rows: {self.rows:,}; multiply-adds: {self.multiply_adds:,}; bytes written: {self.bytes:,}",
-            "steps:",
-            *(f"  {s}" for s in self.steps),
-        ]
-        return "\n".join(lines)
-
-    __repr__ = __str__

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gradtape.ir.graph import Graph, Value
-from gradtape.ops.contraction import Contraction
+from gradtape.ir.graph import Graph, Node, Value
+from gradtape.ops.contraction import Contraction, parts
 from gradtape.ops.structural import Structural
 
 
 def peak_bytes(graph: Graph) -> int:
     """The largest sum of the results that exist at one time while the nodes run in order, inputs not counted.
-    Views own nothing; a contraction of rearranged operands may copy one of them."""
+    Views own nothing; a contraction copies operands whose letters do not stand in the order of a matrix product."""
     nodes = graph.nodes
     last = {id(v): k for k, n in enumerate(nodes) for v in n.inputs}
     last.update((id(v), len(nodes)) for v in graph.outputs)
@@ -21,7 +21,7 @@ def peak_bytes(graph: Graph) -> int:
         op = node.step.op
         is_view = isinstance(op, Structural) and op.view
         made = 0 if is_view else sum(v.aval.nbytes for v in node.outputs)
-        copied = max((v.aval.nbytes for v in node.inputs), default=0) if isinstance(op, Contraction) else 0
+        copied = _copied(node) if isinstance(op, Contraction) else 0
         held = sum(b for b, _ in live.values())
         highest = max(highest, held + made + copied)
         for v in node.outputs:
@@ -30,6 +30,18 @@ def peak_bytes(graph: Graph) -> int:
             _extend(live, node.inputs, max(last.get(id(v), k) for v in node.outputs))
         live = {v: (b, until) for v, (b, until) in live.items() if until > k}
     return highest
+
+
+def _copied(node: Node) -> int:
+    """The bytes of a contraction's operands that are no matrices as they lie."""
+    left, right, out = parts(node.step.params["subscripts"])
+    total = 0
+    for own, other, v in ((left, right, node.inputs[0]), (right, left, node.inputs[1])):
+        roles = ["batch" if c in other and c in out else "summed" if c in other else "free" for c in own]
+        runs = [r for r, before in zip(roles, ["", *roles], strict=False) if r != before]
+        if len(set(runs)) < len(runs) or "batch" in runs[1:]:
+            total += v.aval.nbytes
+    return total
 
 
 def _extend(live: dict[int, tuple[int, int]], values: Iterable[Value], until: int) -> None:

@@ -1,0 +1,87 @@
+"""Memory: what a plan says is held at most is what the allocator sees."""
+
+from __future__ import annotations
+
+import gc
+import tracemalloc
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gradtape as tf
+from gradtape.backends.memory import POOL
+
+RNG = np.random.default_rng(11)
+
+
+def _weights(*shape: int) -> Any:
+    return tf.constant(RNG.normal(size=shape).astype(np.float32) / shape[0] ** 0.5)
+
+
+KERNELS = [_weights(64, 256), _weights(256, 256), _weights(256, 32)]
+HEADS = [_weights(64, 64) for _ in range(3)]
+
+
+def network(x: Any) -> Any:
+    for w in KERNELS:
+        x = tf.tanh(tf.matmul(x, w))
+    return x
+
+
+def attention(x: Any) -> Any:
+    q, k, v = (tf.matmul(x, w) for w in HEADS)
+    return tf.matmul(tf.nn.softmax(tf.matmul(q, k, transpose_b=True)), v)
+
+
+def normalized(x: Any) -> Any:
+    mean, variance = tf.nn.moments(x, [0])
+    return (x - mean) * tf.math.rsqrt(variance + 1e-3)
+
+
+PROGRAMS: dict[str, tuple[Callable[[Any], Any], tuple[int, ...]]] = {
+    "network": (network, (64, 64)),
+    "attention": (attention, (48, 64)),
+    "normalized": (normalized, (64, 64)),
+}
+
+
+def seen(run: Callable[[], Any]) -> int:
+    """The bytes that are allocated at most while something runs for the second time, with an empty pool."""
+    run()
+    gc.collect()
+    POOL.clear()
+    tracemalloc.start()
+    result = run()
+    peak: int = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    del result
+    return peak
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("parts", [None, 8])
+def test_the_peak_is_what_the_plan_says(name: str, parts: int | None) -> None:
+    f, shape = PROGRAMS[name]
+    x = _weights(*shape)
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch(x)
+        y = f(x)
+    rows: Any = {} if parts is None else {"parallel_iterations": -(-int(np.prod(y.shape)) // parts)}
+    plan = tape.plan_jacobian(y, x, **rows)
+    assert plan.chunks == (parts or 1)
+    assert plan.peak_bytes == pytest.approx(seen(lambda: tape.jacobian(y, x, **rows)), rel=0.1)
+
+
+def test_rows_of_eight_times_the_budget_are_computed_within_it(tmp_path: Any) -> None:
+    x = _weights(64, 64)
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch(x)
+        y = network(x)
+    whole = tape.jacobian(y, x).numpy()
+    budget = whole.nbytes // 8
+    out = np.memmap(tmp_path / "jacobian", np.float32, "w+", shape=whole.shape)
+    peak = seen(lambda: tape.jacobian(y, x, memory=budget, out=out))
+    assert peak <= 1.1 * budget
+    np.testing.assert_allclose(np.asarray(out), whole, rtol=0, atol=2e-6 * float(np.abs(whole).max()))
