@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 
 from gradtape.ir.aval import aval
+from gradtape.ir.dtypes import float32
 from gradtape.ir.graph import Graph, Value, order
 from gradtape.ops.call import HostRule
+from gradtape.ops.comparison import SELECT
 from gradtape.ops.layout import CONCAT, RESHAPE, TRANSPOSE
 from gradtape.ops.op import constant, emit
 from gradtape.runtime.backward import PROGRAMS, CompiledGraph, gradients
@@ -176,7 +178,7 @@ def cheaper(
 ) -> Value:
     """The dense Jacobian as a graph value over residuals."""
     if batch is not None:
-        return _batch_reverse(pulled, y, cotangent, given, batch)
+        return dense(*_batch_rows(pulled, y, cotangent, given, batch))
     return chosen(pulled, y, x, cotangent, given, mode).dense
 
 
@@ -208,7 +210,9 @@ def _slopes(pushed: Value, tangent: Value, given: Sequence[Value]) -> tuple[Valu
     return real, emit("complex", along(emit("complex", real, zero)), along(emit("complex", zero, real)))
 
 
-def _batch_reverse(pulled: Value, y: Value, cotangent: Value, given: Sequence[Value], batch: tuple[int, ...]) -> Value:
+def _batch_rows(
+    pulled: Value, y: Value, cotangent: Value, given: Sequence[Value], batch: tuple[int, ...]
+) -> tuple[Builder, Rows]:
     """Seeds that are the identity over all axes of the target but the batch, and ones along that."""
     dims = y.aval.dims
     axes = tuple(whole(d) for d in dims)
@@ -222,7 +226,7 @@ def _batch_reverse(pulled: Value, y: Value, cotangent: Value, given: Sequence[Va
         return (*(own[k] for k in batch), *parts)
 
     terms = tuple(Term(t.factors, arranged(t.rows, t.own), tuple(t.own[k] for k in inside)) for t in v.terms)
-    return dense(b, Rows(terms, arranged(v.rows, v.shape), tuple(v.shape[k] for k in inside), v.dtype))
+    return b, Rows(terms, arranged(v.rows, v.shape), tuple(v.shape[k] for k in inside), v.dtype)
 
 
 def vectorized_rows(v: Value, varying: Value, seeds: Rows, given: Sequence[Value]) -> tuple[Builder, Rows]:
@@ -242,7 +246,8 @@ def looped(recorder: Recorder, target: Tensor, sources: Sequence[int]) -> list[T
     dims = target._aval.dims
     ones = np.eye(math.prod(dims), dtype=target._aval.dtype.numpy_dtype)
     rows = [_row(recorder, target, sources, one.reshape(dims)) for one in ones]
-    return [stacked([r[i] for r in rows], dims) for i in range(len(sources))]
+    results = [stacked([r[i] for r in rows], dims) for i in range(len(sources))]
+    return [_masked(recorder, target, s, None, r) for s, r in zip(sources, results, strict=True)]
 
 
 def batch_looped(
@@ -255,7 +260,36 @@ def batch_looped(
     ones = np.eye(math.prod(rest), dtype=target._aval.dtype.numpy_dtype)
     wide = [np.broadcast_to(one.reshape(inside), dims).copy() for one in ones]
     rows = [_row(recorder, target, sources, one) for one in wide]
-    return [_batch_first(stacked([r[i] for r in rows], tuple(rest)), len(rest), batch) for i in range(len(sources))]
+    stacks = [_batch_first(stacked([r[i] for r in rows], tuple(rest)), len(rest), batch) for i in range(len(sources))]
+    return [_masked(recorder, target, s, batch, r) for s, r in zip(sources, stacks, strict=True)]
+
+
+def _masked(recorder: Recorder, target: Tensor, source: int, batch: Batch, result: Tensor | None) -> Tensor | None:
+    """Entries that cannot be reached are zero: in a row that does not depend on a pole, 0 · inf is no number."""
+    slot = recorder.slots[target._id]
+    make: Any = functools.partial(_reach, recorder.node, slot, source, batch)
+    program: Any = PROGRAMS.find(recorder.node, ("reach", slot, source, batch), make)
+    if result is None or program.compiled is None:
+        return result
+    (reached,) = program.compiled([recorder.saved[i] for i in program.saved])
+    zero = wrap(result._aval.dtype.numpy_dtype.type(0), aval((), result._aval.dtype))
+    masked: Tensor = execute(SELECT.bind(), (reached, result, zero))
+    return masked
+
+
+def _reach(end: TrieNode, target: int, source: int, batch: Batch) -> Any:
+    """The structure of the rows without their numbers: where an entry can be other than zero."""
+    backward = Backward(Path(end, {}), target, (source,))
+    (pulled,) = backward.pulled
+    if backward.rules or pulled is None:
+        return RowsProgram([], None, [])
+    y, given = backward.y, backward.given
+    if batch is None:
+        b, v = vectorized_rows(pulled, backward.cotangent, seed(y.aval.dims, y.aval.dtype), given)
+    else:
+        b, v = _batch_rows(pulled, y, backward.cotangent, given, batch)
+    places = Rows(tuple(Term((), t.rows, t.own) for t in v.terms), v.rows, v.shape, float32)
+    return _program(backward.path, [b.emit("not_equal", dense(b, places), b.constant(0, float32))], [], CompiledGraph)
 
 
 def _batch_first(result: Tensor | None, lead: int, batch: tuple[int, ...]) -> Tensor | None:

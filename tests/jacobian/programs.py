@@ -114,6 +114,19 @@ def tape_of(program: Program) -> tuple[Any, Any, Any]:
     return tape, y, x
 
 
+def by_rows(tape: Any, y: Any, x: Any) -> Any:
+    """The Jacobian from one gradient per element of the target: what all others are compared with."""
+    ones = np.eye(int(np.prod(y.shape, dtype=int)), dtype=y.dtype.as_numpy_dtype)
+    seeds = [tf.constant(one.reshape(tuple(y.shape))) for one in ones]
+    rows = [tape.gradient(y, x, output_gradients=seed, unconnected_gradients="zero") for seed in seeds]
+    return tf.reshape(tf.stack([tf.convert_to_tensor(r) for r in rows]), [*y.shape, *x.shape])
+
+
+def jacobian_by_rows(function: Callable[[Any], Any], at: Any) -> Any:
+    tape, y, x = tape_of(Program(function, at))
+    return by_rows(tape, y, x)
+
+
 def jacobian(function: Callable[[Any], Any], at: Any, **how: Any) -> Any:
     tape, y, x = tape_of(Program(function, at))
     return tape.jacobian(y, x, **how)
