@@ -25,7 +25,16 @@ class Loop:
     def __init__(self, function: Callable[..., None], arguments: str) -> None:
         self.function, self.arguments = function, arguments
         self.compiled: dict[Any, Callable[..., None]] = {}
+        self.begun: set[Any] = set()
         self.lock = threading.Lock()
+
+    def soon(self, dtype: Any) -> Callable[..., None] | None:
+        """The compiled loop if it is there already; else another thread begins to compile it."""
+        found = self.compiled.get(dtype)
+        if found is None and dtype not in self.begun:
+            self.begun.add(dtype)
+            threading.Thread(target=self.of, args=(dtype,), name="gradtape-compile", daemon=True).start()
+        return found
 
     def of(self, dtype: Any) -> Callable[..., None]:
         """The compiled loop for elements of a NumPy dtype."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.backends import memory
+from gradtape.backends import writing
 from gradtape.backends.formula import HALF, compile_formula
 from gradtape.backends.gemm import compile_contraction
 from gradtape.backends.program import compile_graph
@@ -153,7 +153,7 @@ def _call(step: Step) -> Kernel:
 
 def _assemble(step: Step) -> Kernel:
     p = step.params
-    return assembler(np, memory, p["shape"], p["dtype"], p["terms"])
+    return assembler(np, writing, p["shape"], p["dtype"], p["terms"])
 
 
 def _constant(step: Step) -> Kernel:

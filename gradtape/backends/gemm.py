@@ -9,6 +9,7 @@ import numpy as np
 
 from gradtape.backends.formula import HALF
 from gradtape.backends.memory import empty
+from gradtape.backends.writing import product
 from gradtape.ops.contraction import parts
 
 PLENTY = 1 << 16  # elements of a result from which its memory is worth a question
@@ -41,12 +42,12 @@ PLAIN: dict[str, Callable[[Any, Any], Any]] = {
 
 def compile_contraction(subscripts: str) -> Callable[[Any, Any], Any]:
     """The NumPy function of two arrays for the subscripts; half types are carried in float32."""
-    product = PLAIN.get(_canonical(subscripts)) or _general(subscripts)
+    contracted = PLAIN.get(_canonical(subscripts)) or _general(subscripts)
 
     def run(a: Any, b: Any) -> Any:
         if a.dtype in HALF:
-            return product(a.astype(np.float32), b.astype(np.float32)).astype(a.dtype)
-        return product(a, b)
+            return contracted(a.astype(np.float32), b.astype(np.float32)).astype(a.dtype)
+        return contracted(a, b)
 
     return run
 
@@ -79,14 +80,14 @@ def _general(subscripts: str) -> Callable[[Any, Any], Any]:
     outer = _multiply(left.translate(without), right.translate(without), out)
     axes_a, axes_b = (tuple(letters.index(c) for c in summed) for letters in (left, right))
     if not lfree and not rfree:
-        product: Callable[[Any, Any], Any] = lambda a, b: np.einsum(subscripts, a, b)  # noqa: E731
+        inner: Callable[[Any, Any], Any] = lambda a, b: np.einsum(subscripts, a, b)  # noqa: E731
     else:
-        product = _in_order(left, right, out, batch, lfree, rfree, summed)
+        inner = _in_order(left, right, out, batch, lfree, rfree, summed)
 
     def run(a: Any, b: Any) -> Any:
         if _size([a.shape[k] for k in axes_a]) == 1:  # a sum over one element is none
             return outer(a.squeeze(axes_a), b.squeeze(axes_b))
-        return product(a, b)
+        return inner(a, b)
 
     return run
 
@@ -98,7 +99,9 @@ def _multiply(left: str, right: str, out: str) -> Callable[[Any, Any], Any]:
 
     def run(a: Any, b: Any) -> Any:
         a, b = a.transpose(perm_a)[index_a], b.transpose(perm_b)[index_b]
-        return np.multiply(a, b, out=empty(np.broadcast_shapes(a.shape, b.shape), a.dtype))
+        made = empty(np.broadcast_shapes(a.shape, b.shape), a.dtype)
+        product(a, b, made)
+        return made
 
     return run
 

@@ -31,8 +31,8 @@ class Part(NamedTuple):
     steps: tuple[int, ...]
 
 
-class Memory(Protocol):
-    """Where results come from."""
+class Host(Protocol):
+    """Where results come from, and how large products are written."""
 
     def empty(self, shape: tuple[int, ...], dtype: Any) -> Any:
         """An array with anything in it."""
@@ -42,6 +42,9 @@ class Memory(Protocol):
 
     def view(self, array: Any, part: Part) -> Any:
         """The part of an array from here, to write to."""
+
+    def product(self, a: Any, b: Any, out: Any) -> None:
+        """out = a * b; the operands have as many axes as `out`, of its sizes or 1."""
 
 
 class Placed(NamedTuple):
@@ -56,13 +59,11 @@ class Placed(NamedTuple):
 Groups = dict[Part, list[list[Any]]]  # by part: the factors of each of its terms
 
 
-def assembler(
-    xp: Any, memory: Memory, shape: tuple[int, ...], dtype: Any, terms: Sequence[Product]
-) -> Callable[..., Any]:
+def assembler(xp: Any, host: Host, shape: tuple[int, ...], dtype: Any, terms: Sequence[Product]) -> Callable[..., Any]:
     """The function (*factors, *vectors) -> array of an `assemble` step."""
     fixed = [None if _is_late(t) else placed(t, shape, ()) for t in terms]
     if all(p is not None and p.part is not None and 0 not in p.term.sizes for p in fixed):
-        return _planned(xp, memory, shape, dtype, [p for p in fixed if p is not None])
+        return _planned(xp, host, shape, dtype, [p for p in fixed if p is not None])
     count = sum(len(t.factors) for t in terms)
 
     def run(*arrays: Any) -> Any:
@@ -83,9 +84,9 @@ def assembler(
             else:
                 spread = [way(f) for way, f in zip(_spreads(found), factors, strict=True)]
                 groups.setdefault(found.part, []).append(_few(xp, spread))
-        out, parts = _begun(memory, shape, own, list(groups), known=not scattered)
+        out, parts = _begun(host, shape, own, list(groups), known=not scattered)
         for k, part in enumerate(parts):
-            add_up(xp, memory.view(out, part), groups[part], fresh=k == 0)
+            add_up(xp, host, host.view(out, part), groups[part], fresh=k == 0)
         for t, factors in scattered:
             _write_by_index(xp, out, t, factors, vectors)
         return out
@@ -93,9 +94,7 @@ def assembler(
     return run
 
 
-def _planned(
-    xp: Any, memory: Memory, shape: tuple[int, ...], dtype: Any, terms: Sequence[Placed]
-) -> Callable[..., Any]:
+def _planned(xp: Any, host: Host, shape: tuple[int, ...], dtype: Any, terms: Sequence[Placed]) -> Callable[..., Any]:
     """The function where all is known but the factors."""
     groups: dict[Part, list[list[tuple[int, Callable[[Any], Any]]]]] = {}
     numbers = itertools.count()
@@ -105,24 +104,22 @@ def _planned(
 
     def run(*arrays: Any) -> Any:
         own = dtype.numpy_dtype if dtype else arrays[0].dtype
-        out, parts = _begun(memory, shape, own, list(groups), known=True)
+        out, parts = _begun(host, shape, own, list(groups), known=True)
         for k, part in enumerate(parts):
             products = [[way(arrays[n]) for n, way in ways] for ways in groups[part]]
-            add_up(xp, memory.view(out, part), [_few(xp, f) for f in products], fresh=k == 0)
+            add_up(xp, host, host.view(out, part), [_few(xp, f) for f in products], fresh=k == 0)
         return out
 
     return run
 
 
-def _begun(
-    memory: Memory, shape: tuple[int, ...], dtype: Any, parts: list[Part], known: bool
-) -> tuple[Any, list[Part]]:
+def _begun(host: Host, shape: tuple[int, ...], dtype: Any, parts: list[Part], known: bool) -> tuple[Any, list[Part]]:
     """The array to write to, and the parts in the order in which they are written: one that is all of it first."""
     size = math.prod(shape)
     whole = next((p for p in parts if math.prod(p.shape) == size), None)
     if whole is None:
-        return memory.zeros(shape, dtype, parts if known else None), parts
-    return memory.empty(shape, dtype), [whole, *(p for p in parts if p is not whole)]
+        return host.zeros(shape, dtype, parts if known else None), parts
+    return host.empty(shape, dtype), [whole, *(p for p in parts if p is not whole)]
 
 
 # ------------------------------------------------------------------ where a term is
@@ -202,10 +199,14 @@ def _size(array: Any) -> int:
     return int(array.size)
 
 
-def add_up(xp: Any, view: Any, products: list[list[Any]], fresh: bool) -> None:
+def add_up(xp: Any, host: Host, view: Any, products: list[list[Any]], fresh: bool) -> None:
     """Write the sum of products of factors to a view (`fresh`), or add it to what is there."""
     if len(products) == 1 and len(products[0]) <= (2 if fresh else 1):
-        _product(xp, view, products[0], fresh)
+        if len(products[0]) == 2:
+            first, second = products[0]
+            host.product(first, second, view)
+        else:
+            _product(xp, view, products[0], fresh)
         return
     for block in _blocks(view.shape):
         part = view[block] if block else view

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gradtape.backends import memory
+from gradtape.backends import memory, writing
 from gradtape.ir.dtypes import float64
 from gradtape.ir.index import Index
 from gradtape.ops import assembling
@@ -86,7 +86,7 @@ def test_terms_are_what_a_loop_writes(seed: int, pool: memory.Pool, monkeypatch:
         monkeypatch.setattr(assembling, "LAYERS", r.choice([1, 2, 16]))
         monkeypatch.setattr(memory, "FEW", r.choice([1, 4]))
         shape, terms, shapes, vectors = any_terms(r)
-        run = assembler(np, memory, shape, float64, terms)
+        run = assembler(np, writing, shape, float64, terms)
         for _ in range(2):
             factors = [rng.standard_normal(s) for s in shapes]
             found = run(*factors, *vectors)
@@ -111,18 +111,18 @@ def test_zeros_in_a_block_with_a_note_stay_zeros(pool: memory.Pool) -> None:
         ((21, 21), diagonal(21), np.float64),
     ]:
         factor = np.ones(term.sizes, dtype)
-        found = assembler(np, memory, shape, None, [term])(factor)
+        found = assembler(np, writing, shape, None, [term])(factor)
         assert found.sum() == term.sizes[0] and found.max() == 1
         del found
     filled = memory.empty((21, 21), np.dtype(np.float64))
     filled[...] = 7
     del filled
-    assert assembler(np, memory, (20, 20), None, [diagonal(20)])(ones).sum() == 20
+    assert assembler(np, writing, (20, 20), None, [diagonal(20)])(ones).sum() == 20
     assert pool.hits >= 5
 
 
 def test_a_sparse_result_is_read_only_and_a_full_one_is_not(pool: memory.Pool) -> None:
-    run = assembler(np, memory, (20, 20), None, [diagonal(20)])
+    run = assembler(np, writing, (20, 20), None, [diagonal(20)])
     assert not run(np.ones(20)).flags.writeable
     whole = Product((20, 20), ((0,), (1,)), ((Place(0, None, 20),), (Place(1, None, 20),)))
-    assert assembler(np, memory, (20, 20), None, [whole])(np.ones(20), np.ones(20)).flags.writeable
+    assert assembler(np, writing, (20, 20), None, [whole])(np.ones(20), np.ones(20)).flags.writeable
