@@ -25,7 +25,7 @@ from gradtape.runtime.state import STATE, run_apart
 from gradtape.runtime.tensor import SymbolicTensorError, Tensor, wrap
 from gradtape.runtime.trace import traced
 from gradtape.transforms.differentiate import augmented, leaves, pull_back
-from gradtape.transforms.simplify import simplify
+from gradtape.transforms.simplify import flattened, simplify
 
 COUNTS: Counter[str] = Counter()  # plans built and plans found; tests read that caches work
 MAX_PROGRAMS = 2048
@@ -38,7 +38,7 @@ class CompiledGraph:
     """A graph with the function that runs it, and the steps that record it as a call, by active operands."""
 
     def __init__(self, graph: Graph) -> None:
-        self.graph = simplify(graph)
+        self.graph = simplify(flattened(graph))
         self.plain = call_step(self.graph)
         self.kernel = lower(self.plain)
         self.avals = tuple(v.aval for v in self.graph.outputs)

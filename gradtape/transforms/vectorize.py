@@ -244,7 +244,8 @@ def _outer(b: Builder, x: Rows, y: Rows, left: str, right: str, out: str) -> Row
     apart = len({p.letter for p in ours}) == len(ours) and len({p.letter for p in theirs}) == len(theirs)
     if not plain or not apart or [p.extent for p in ours] != [p.extent for p in theirs]:
         return None
-    t = relettered(b, t, {q.letter: (p,) for p, q in zip(ours, theirs, strict=True)})
+    fresh: dict[Letter, Axis] = {c: (pair(Letter(c.size)),) for c in all_letters(t)}  # both may be one value
+    t = relettered(b, t, fresh | {q.letter: (p,) for p, q in zip(ours, theirs, strict=True)})
     axes = dict(zip(left + right, (*s.own, *t.own), strict=True))
     term = Term((*s.factors, *t.factors), s.rows, tuple(axes[c] for c in out))
     return rows_of([normal(b, term, x.dtype)], x.rows, [sizes[c] for c in out], x.dtype)

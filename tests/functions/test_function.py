@@ -164,3 +164,31 @@ def test_arguments_without_a_hash_are_told_apart() -> None:
     assert float(f(x, numbers)) == 2
     numbers.add(3)
     assert float(f(x, numbers)) == 3
+
+
+def _on_kinks(x: Any) -> Any:
+    return tf.reduce_sum(tf.nn.relu(x) ** 2) + tf.reduce_max(x) ** 2 + tf.norm(x) + tf.reduce_sum(tf.nn.softmax(x) ** 2)
+
+
+INSIDE: dict[str, Any] = {
+    "tape": lambda x: _slope(_on_kinks, x),
+    "power": lambda x: _slope(lambda v: tf.reduce_sum(v**3), x),
+    "hessian": lambda x: tf.hessian(_on_kinks, x),
+    "jvp": lambda x: tf.jvp(_on_kinks, [x], [x])[1],
+    "map": lambda x: tf.vectorized_map(lambda r: _on_kinks(x * r), tf.constant([1.0, 2.0], tf.float64)),
+    "function": lambda x: tf.function(lambda q: tf.where(q > 0, q**3, q) * x)(x),
+}
+
+
+def _slope(f: Any, x: Any) -> Any:
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = f(x)
+    return tape.gradient(y, x)
+
+
+@pytest.mark.parametrize("name", INSIDE)
+def test_what_is_differentiated_inside_is_differentiated_again_outside(name: str) -> None:
+    f = INSIDE[name]
+    x = tf.constant([[0.5, -1.5], [2.0, 0.25]], tf.float64)
+    np.testing.assert_allclose(_slope(tf.function(f), x).numpy(), _slope(f, x).numpy(), 1e-10, 1e-12)

@@ -221,3 +221,25 @@ def test_elements_that_do_not_fit(mapped: Any) -> None:
 def test_a_function_that_returns_nothing() -> None:
     with pytest.raises(ValueError, match="None"):
         tf.vectorized_map(lambda r: None, tf.constant(X))
+
+
+OUTER: dict[str, Any] = {
+    "vectors": lambda a: tf.einsum("i,j->ij", a, a),
+    "three vectors": lambda a: tf.einsum("i,j,k->ijk", a, a, a),
+    "tensordot": lambda a: tf.tensordot(a, tf.sin(a), 0),
+    "matrices": lambda a: tf.einsum("ij,kl->ikjl", tf.reshape(a, [2, 2]), tf.reshape(a, [2, 2])),
+    "with a mapped identity": lambda a: tf.einsum("i,jk->ijk", a, tf.linalg.diag(a)),
+}
+
+
+@pytest.mark.parametrize("name", OUTER)
+def test_outer_products_of_a_value_with_itself(name: str) -> None:
+    f = OUTER[name]
+    x = tf.constant(np.random.default_rng(3).normal(size=(3, 4)))
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch(x)
+        found = tf.vectorized_map(f, x)
+        each = tf.stack([f(row) for row in tf.unstack(x)])
+    np.testing.assert_allclose(found.numpy(), each.numpy(), 1e-12)
+    np.testing.assert_allclose(tape.gradient(found, x).numpy(), tape.gradient(each, x).numpy(), 1e-12)
+    np.testing.assert_allclose(tape.jacobian(found, x).numpy(), tape.jacobian(each, x).numpy(), 1e-12)
