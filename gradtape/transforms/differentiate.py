@@ -76,8 +76,10 @@ def _pull_call(node: Node, cotangents: list[Cotangent | None], wanted: list[bool
         shadow.outputs = tuple(outer.setdefault(id(v), Value(v.aval)) for v in inner.outputs)
         shadows.append(shadow)
     given = [(outer[id(v)], c) for v, c in zip(graph.outputs, cotangents, strict=True) if c is not None]
-    pulled = iter(_pull_back(shadows, given, [v for v, w in zip(node.inputs, wanted, strict=True) if w]))
-    return [next(pulled) if w else None for w in wanted]
+    sources = list({id(v): v for v, w in zip(node.inputs, wanted, strict=True) if w}.values())
+    pulled: dict[int, Cotangent | None] = dict(zip(map(id, sources), _pull_back(shadows, given, sources), strict=True))
+    # An operand that stands at several places has one cotangent, for all of them.
+    return [pulled.pop(id(v), None) if w else None for v, w in zip(node.inputs, wanted, strict=True)]
 
 
 def augmented(graph: Graph, active: Sequence[bool]) -> Graph:
