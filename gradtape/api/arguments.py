@@ -9,7 +9,7 @@ import numpy as np
 
 from gradtape.ir.errors import InvalidArgumentError
 from gradtape.ir.shapes import TensorShape, shape_text, size_of
-from gradtape.runtime.tensor import Tensor
+from gradtape.runtime.tensor import SymbolicTensor, SymbolicTensorError, Tensor
 from gradtape.runtime.variable import Variable
 
 
@@ -49,6 +49,20 @@ def dimensions(value: Any, what: str) -> tuple[int, ...]:
     if any(n < 0 for n in found):
         raise InvalidArgumentError(f"`{what}` should have no negative number, got {list(found)}.")
     return found
+
+
+def host(value: Tensor, op: str, instead: str) -> Any:
+    """The array of a tensor whose numbers an op must read, as the shape or the order of its work depends on them.
+
+    Raises:
+      SymbolicTensorError: the tensor has no value yet; `instead` says what to do.
+    """
+    if isinstance(value, SymbolicTensor):
+        raise SymbolicTensorError(
+            f"`{op}` must read the numbers of {value!r}, which are not known: the function that it belongs to is being "
+            f"traced. {instead}"
+        )
+    return np.asarray(value)
 
 
 def one_axis(axis: Any, rank: int, what: str = "axis") -> int:

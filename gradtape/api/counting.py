@@ -6,9 +6,19 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.api.arguments import integer
+from gradtape.api.arguments import host, integer
 from gradtape.api.creation import ones
-from gradtape.api.elementwise import cast, not_equal
+from gradtape.api.elementwise import (
+    cast,
+    clip_by_value,
+    floor,
+    logical_and,
+    maximum,
+    minimum,
+    not_equal,
+    where,
+)
+from gradtape.api.layout import concat
 from gradtape.api.reductions import reduce_sum
 from gradtape.ir.dtypes import as_dtype, bool_, float64, int32, int64
 from gradtape.ir.errors import InvalidArgumentError
@@ -18,7 +28,7 @@ from gradtape.runtime.convert import convert
 from gradtape.runtime.dispatch import binary
 from gradtape.runtime.operators import operand
 from gradtape.runtime.subscript import positions
-from gradtape.runtime.tensor import Tensor
+from gradtape.runtime.tensor import SymbolicTensor, Tensor
 
 
 def count_nonzero(
@@ -86,18 +96,27 @@ def bincount(
         raise ValueError(f"`bincount` counts over all elements (`axis` None or 0) or in rows (-1), got axis {axis}.")
     if binary_output and weights is not None:
         raise ValueError("`bincount` with `binary_output` takes no weights.")
-    ids = np.asarray(at).astype(np.int64)
+    dims = at._aval.dims
+    values = ones(dims, as_dtype(dtype)) if weights is None else convert(weights)
+    if values._aval.dims != dims:
+        raise InvalidArgumentError(f"`bincount` wants weights of shape {at.shape}, got {values.shape}.")
+    by_row = axis == -1 and at.ndim == 2
+    rows = dims[0] if by_row else 1
+    if isinstance(at, SymbolicTensor) and minlength is not None and maxlength is not None:
+        size = integer(maxlength, "maxlength")
+        if integer(minlength, "minlength") >= size:
+            return _finished(_counted_later(values, at, size, rows), by_row, binary_output, dtype)
+    ids = host(at, "bincount", "Give equal `minlength` and `maxlength`: the size of the result.").astype(np.int64)
     if ids.size and ids.min() < 0:
         raise InvalidArgumentError(f"`bincount` wants integers of 0 or more, got {int(ids.min())}.")
-    size = _size(ids, minlength, maxlength)
-    values = ones(ids.shape, as_dtype(dtype)) if weights is None else convert(weights)
-    if values._aval.dims != ids.shape:
-        raise InvalidArgumentError(f"`bincount` wants weights of shape {at.shape}, got {values.shape}.")
-    by_row = axis == -1 and ids.ndim == 2
-    counts = _counted(values, ids, size, ids.shape[0] if by_row else 1)
+    counts = _counted(values, ids, _size(ids, minlength, maxlength), rows)
+    return _finished(counts, by_row, binary_output, dtype)
+
+
+def _finished(counts: Tensor, by_row: bool, binary_output: bool, dtype: Any) -> Tensor:
     if binary_output:
         counts = cast(counts > 0, as_dtype(dtype))
-    return counts if by_row else reshape(counts, (size,))
+    return counts if by_row else reshape(counts, (counts._aval.size,))
 
 
 def _size(ids: Any, minlength: Any, maxlength: Any) -> int:
@@ -119,6 +138,18 @@ def _counted(values: Tensor, ids: Any, size: int, rows: int) -> Tensor:
     return reshape(binary(step, v, positions(place)), (rows, size))
 
 
+def _counted_later(values: Tensor, at: Tensor, size: int, rows: int) -> Tensor:
+    """The same by ops, for integers that are known later: what is too large goes to a column that is dropped, and the
+    op refuses the place that negative ones get."""
+    width = at._aval.size // rows if rows else 0
+    ids = reshape(cast(at, int64), (rows, width))
+    place = minimum(ids, size) + positions(np.arange(rows)[:, None] * (size + 1))
+    place = reshape(where(ids >= 0, place, convert(-1, int64)), (rows * width,))
+    step = SCATTER_ADD.bind(shape=(rows * (size + 1),), axis=0, batch_dims=0)
+    counts = binary(step, reshape(values, (rows * width,)), place)
+    return reshape(counts, (rows, size + 1))[:, :size]
+
+
 def histogram_fixed_width(
     values: Any, value_range: Any, nbins: Any = 100, dtype: Any = int32, name: str | None = None
 ) -> Tensor:
@@ -131,7 +162,8 @@ def histogram_fixed_width(
     >>> print(tf.histogram_fixed_width([-1.0, 0.0, 1.5, 2.0, 5.0, 15.0], [0.0, 5.0], nbins=5).numpy())
     [2 1 1 0 2]
     """
-    return bincount(histogram_fixed_width_bins(values, value_range, nbins), minlength=nbins, dtype=dtype)
+    bins = histogram_fixed_width_bins(values, value_range, nbins)
+    return bincount(bins, minlength=nbins, maxlength=nbins, dtype=dtype)
 
 
 def histogram_fixed_width_bins(
@@ -146,14 +178,16 @@ def histogram_fixed_width_bins(
     >>> print(tf.histogram_fixed_width_bins([-1.0, 0.0, 1.5, 5.0], [0.0, 5.0], nbins=5).numpy())
     [0 0 1 4]
     """
-    x, ends, count = np.asarray(convert(values)), np.asarray(convert(value_range)), integer(nbins, "nbins")
+    x, count = convert(values), integer(nbins, "nbins")
+    instead = "Give a `value_range` that is a constant of that function."
+    ends = host(convert(value_range), "histogram_fixed_width_bins", instead)
     if count < 1:
         raise InvalidArgumentError(f"`nbins` should be 1 or more, got {count}.")
     if ends.shape != (2,) or not ends[0] < ends[1]:
         raise InvalidArgumentError(f"`value_range` should be two rising numbers, got {ends.tolist()}.")
     low, high = ends.astype(np.float64)
-    share = (x.astype(np.float64) - low) / (high - low)
-    return convert(np.clip(np.floor(share * count), 0, count - 1).astype(as_dtype(dtype).numpy_dtype))
+    share = (cast(x, float64) - low) / (high - low)
+    return cast(clip_by_value(floor(share * float(count)), 0.0, count - 1.0), as_dtype(dtype))
 
 
 def confusion_matrix(
@@ -181,15 +215,20 @@ def confusion_matrix(
     [[1 0]
      [1 1]]
     """
-    want, got = (np.asarray(convert(v)).reshape(-1).astype(np.int64) for v in (labels, predictions))
-    if want.shape != got.shape:
-        raise InvalidArgumentError(f"`confusion_matrix` got {len(want)} labels and {len(got)} predictions.")
-    both = np.concatenate([want, got])
+    want, got = (reshape(cast(t, int64), (t._aval.size,)) for t in map(convert, (labels, predictions)))
+    k = want._aval.size
+    if got._aval.size != k:
+        raise InvalidArgumentError(f"`confusion_matrix` got {k} labels and {got._aval.size} predictions.")
+    wide = cast(ones([k], float64) if weights is None else convert(weights), as_dtype(dtype))
+    pairs = concat([want, got], axis=0)
+    if num_classes is not None and isinstance(pairs, SymbolicTensor):
+        n = integer(num_classes, "num_classes")
+        exist = logical_and(minimum(want, got) >= 0, maximum(want, got) < n)
+        return reshape(_counted_later(wide, where(exist, want * n + got, convert(-1, int64)), n * n, 1), (n, n))
+    both = host(pairs, "confusion_matrix", "Give `num_classes`.")
     n = integer(num_classes, "num_classes") if num_classes is not None else int(both.max(initial=-1)) + 1
     if both.size and (both.min() < 0 or both.max() >= n):
         raise InvalidArgumentError(
             f"`confusion_matrix` wants classes in [0, {n}), got {int(both.min())} to {int(both.max())}."
         )
-    wide = ones([len(want)], float64) if weights is None else convert(weights)
-    counts = _counted(cast(wide, as_dtype(dtype)), want * n + got, n * n, 1)
-    return reshape(counts, (n, n))
+    return reshape(_counted(wide, both[:k] * n + both[k:], n * n, 1), (n, n))

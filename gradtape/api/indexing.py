@@ -8,17 +8,19 @@ from typing import Any
 import numpy as np
 
 from gradtape.api.arguments import dimensions, integers, one_axis, same_rank
-from gradtape.api.elementwise import cast, where
+from gradtape.api.elementwise import cast, logical_and, maximum, where
+from gradtape.api.layout import concat
+from gradtape.api.reductions import reduce_all, reduce_sum
 from gradtape.ir.dtypes import DType, bool_, float32, int64
 from gradtape.ir.errors import InvalidArgumentError
 from gradtape.ir.shapes import shape_text, size_of
-from gradtape.ops.indexing import GATHER, GATHER_ROWS, SCATTER_ADD
+from gradtape.ops.indexing import GATHER, GATHER_ROWS, SCATTER_ADD, SCATTER_MAX
 from gradtape.ops.opaque import Opaque
 from gradtape.runtime.contract import reshape
 from gradtape.runtime.convert import as_optional_dtype, convert, convert_all
 from gradtape.runtime.dispatch import binary
 from gradtape.runtime.subscript import positions, subscript
-from gradtape.runtime.tensor import Tensor
+from gradtape.runtime.tensor import SymbolicTensor, Tensor
 
 
 def gather(
@@ -64,9 +66,11 @@ def _gathering(x: Tensor, axis: int, batch: int) -> Opaque:
 
 def flat_positions(indices: Tensor, dims: tuple[int, ...], name: str) -> Tensor:
     """Rows of positions as positions in the flattened leading axes, checked."""
-    rows = np.asarray(indices)
-    if rows.dtype.kind not in "iu":
+    if not indices._aval.dtype.is_integer:
         raise InvalidArgumentError(f"`{name}` wants integer indices, got a {indices.dtype.cname} tensor.")
+    if isinstance(indices, SymbolicTensor):
+        return _traced_positions(indices, dims)
+    rows = np.asarray(indices)
     bad = (rows < 0) | (rows >= np.array(dims, np.int64)) if dims else np.zeros(rows.shape, bool)
     if bad.any():
         raise InvalidArgumentError(
@@ -76,6 +80,15 @@ def flat_positions(indices: Tensor, dims: tuple[int, ...], name: str) -> Tensor:
     for k, n in enumerate(dims):
         flat = flat * n + rows[..., k]
     return positions(flat)
+
+
+def _traced_positions(indices: Tensor, dims: tuple[int, ...]) -> Tensor:
+    """The same by ops, for positions that are known later; those that do not exist become -1, which the op that uses
+    them refuses."""
+    rows = cast(indices, int64)
+    exists = reduce_all(logical_and(rows >= 0, rows < positions(dims)), axis=-1)
+    strides = [size_of(dims[k + 1 :]) for k in range(len(dims))]
+    return where(exists, reduce_sum(rows * positions(strides), axis=-1), convert(-1, int64))
 
 
 def index_depth(indices: Tensor, dims: tuple[int, ...], name: str) -> int:
@@ -112,11 +125,11 @@ def gather_nd(params: Any, indices: Any, batch_dims: int = 0, name: str | None =
 
 def _with_batch(at: Tensor, batch: int, x: Tensor) -> Tensor:
     """Indices with the positions of their own batch axes put in front."""
-    rows = np.asarray(at)
-    if rows.shape[:batch] != x._aval.dims[:batch]:
+    dims = at._aval.dims
+    if dims[:batch] != x._aval.dims[:batch]:
         raise InvalidArgumentError(f"`gather_nd` wants equal batch axes, got {x.shape} and {at.shape}.")
-    grid = np.indices(rows.shape[:-1])[:batch]
-    return convert(np.concatenate([*(g[..., None] for g in grid), rows], axis=-1))
+    grid = np.moveaxis(np.indices(dims[:-1])[:batch], 0, -1)
+    return concat([positions(grid), cast(at, int64)], axis=-1)
 
 
 def scatter_nd(indices: Any, updates: Any, shape: Any, name: str | None = None) -> Tensor:
@@ -169,16 +182,25 @@ def tensor_scatter_nd_update(tensor: Any, indices: Any, updates: Any, name: str 
             f"`tensor_scatter_nd_update` wants updates of shape {shape_text(at._aval.dims[:-1] + inner)}, "
             f"got {values.shape}."
         )
-    flat = np.asarray(flat_positions(at, dims[:depth], "tensor_scatter_nd_update")).reshape(-1)
-    source = np.full(size_of(dims[:depth]), -1)
-    source[flat] = np.arange(len(flat))
-    hit = source >= 0
-    if not len(flat):
+    flat = flat_positions(at, dims[:depth], "tensor_scatter_nd_update")
+    count = flat._aval.size
+    if not count:
         return x
-    rows = reshape(values, (len(flat), *inner))
-    placed = reshape(binary(GATHER.bind(axis=0, batch_dims=0), rows, positions(np.where(hit, source, 0))), dims)
-    mask = convert(hit.reshape(dims[:depth] + (1,) * len(inner)))
-    return where(mask, placed, x)
+    source = _last_at(reshape(flat, (count,)), size_of(dims[:depth]))
+    rows = reshape(values, (count, *inner))
+    placed = reshape(binary(GATHER.bind(axis=0, batch_dims=0), rows, maximum(source, 0)), dims)
+    return where(reshape(source >= 0, dims[:depth] + (1,) * len(inner)), placed, x)
+
+
+def _last_at(flat: Tensor, size: int) -> Tensor:
+    """For each of `size` places the last row that goes there, -1 where there is none."""
+    if not isinstance(flat, SymbolicTensor):
+        source = np.full(size, -1)
+        source[np.asarray(flat)] = np.arange(flat._aval.size)
+        return positions(source)
+    numbers = positions(np.arange(1, flat._aval.size + 1))
+    last = binary(SCATTER_MAX.bind(size=size, axis=0, batch_dims=0), numbers, flat)
+    return maximum(last, 0) - 1  # where there is none, the maximum is 0 or the lowest number
 
 
 def slice(input_: Any, begin: Any, size: Any, name: str | None = None) -> Tensor:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.api.arguments import integer
+from gradtape.api.arguments import host, integer
 from gradtape.api.creation import zeros
 from gradtape.api.elementwise import where
 from gradtape.api.layout import concat
@@ -36,7 +36,8 @@ def dynamic_partition(data: Any, partitions: Any, num_partitions: Any, name: str
     >>> [p.numpy().tolist() for p in tf.dynamic_partition([10, 20, 30], [1, 0, 1], 2)]
     [[20], [10, 30]]
     """
-    x, which = convert(data), np.asarray(convert(partitions))
+    instead = "Give partitions that are constants of that function, or use `tf.where`."
+    x, which = convert(data), host(convert(partitions), "dynamic_partition", instead)
     count = integer(num_partitions, "num_partitions")
     lead = which.shape
     if x._aval.dims[: len(lead)] != lead:
@@ -69,7 +70,8 @@ def dynamic_stitch(indices: Any, data: Any, name: str | None = None) -> Tensor:
     >>> print(tf.dynamic_stitch([[2, 0], [1]], [[30, 10], [20]]).numpy())
     [10 20 30]
     """
-    where_to = [np.asarray(convert(i)) for i in indices]
+    instead = "Give indices that are constants of that function, or use `tf.tensor_scatter_nd_update`."
+    where_to = [host(convert(i), "dynamic_stitch", instead) for i in indices]
     parts = convert_all(list(data))
     if len(where_to) != len(parts) or not parts:
         raise InvalidArgumentError(

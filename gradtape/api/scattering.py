@@ -78,7 +78,8 @@ def _extreme(op: Op, tensor: Any, indices: Any, updates: Any, name: str) -> Tens
     wanted = at._aval.dims[:-1] + inner
     if values._aval.dims != wanted:
         raise InvalidArgumentError(f"`{name}` wants updates of shape {shape_text(wanted)}, got {values.shape}.")
-    places = np.asarray(flat_positions(at, dims[:depth], name)).reshape(-1)
-    rows = concat([reshape(x, (count, *inner)), reshape(values, (len(places), *inner))], axis=0)
-    where_to = positions(np.concatenate([np.arange(count), places]))
+    flat = flat_positions(at, dims[:depth], name)
+    k = flat._aval.size
+    rows = concat([reshape(x, (count, *inner)), reshape(values, (k, *inner))], axis=0)
+    where_to = concat([positions(np.arange(count)), reshape(flat, (k,))], axis=0)
     return reshape(binary(op.bind(size=count, axis=0, batch_dims=0), rows, where_to), dims)

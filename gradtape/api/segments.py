@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.api.arguments import integer
+from gradtape.api.arguments import host, integer
 from gradtape.api.creation import ones
 from gradtape.api.elementwise import cast, maximum, sqrt, where
 from gradtape.api.layout import concat
-from gradtape.ir.dtypes import float32, float64, int32
+from gradtape.ir.dtypes import float32, float64, int32, int64
 from gradtape.ir.errors import InvalidArgumentError
 from gradtape.ir.shapes import shape_text, size_of
 from gradtape.ops.indexing import GATHER, SCATTER_ADD, SCATTER_MAX, SCATTER_MIN, in_range
@@ -19,30 +19,36 @@ from gradtape.runtime.contract import reshape
 from gradtape.runtime.convert import convert
 from gradtape.runtime.dispatch import binary
 from gradtape.runtime.subscript import positions
-from gradtape.runtime.tensor import Tensor, from_array
+from gradtape.runtime.tensor import SymbolicTensor, Tensor, from_array
 
 
 class Segments:
     """Rows, the segment of each, and how many segments there are."""
 
-    def __init__(self, rows: Tensor, ids: Any, count: int) -> None:
-        self.rows, self.ids, self.count = rows, ids, count
-        self.where_to = from_array(ids)
+    def __init__(self, rows: Tensor, where_to: Tensor, count: int, dropped: int = 0) -> None:
+        """`dropped`: how many segments before those of the result take in rows that belong to none."""
+        self.rows, self.where_to, self.count, self.dropped = rows, where_to, count, dropped
 
     @property
     def inner(self) -> tuple[int, ...]:
         return self.rows._aval.dims[1:]
 
+    def of(self, rows: Tensor) -> Segments:
+        return Segments(rows, self.where_to, self.count, self.dropped)
+
+    def kept(self, found: Tensor) -> Tensor:
+        return found[self.dropped :] if self.dropped else found
+
     def added(self, rows: Tensor) -> Tensor:
-        step = SCATTER_ADD.bind(shape=(self.count, *rows._aval.dims[1:]), axis=0, batch_dims=0)
-        return binary(step, rows, self.where_to)
+        step = SCATTER_ADD.bind(shape=(self.dropped + self.count, *rows._aval.dims[1:]), axis=0, batch_dims=0)
+        return self.kept(binary(step, rows, self.where_to))
 
     def sums(self) -> Tensor:
         return self.added(self.rows)
 
     def sizes(self) -> Tensor:
         """How many rows each segment has, of a shape that broadcasts against the result."""
-        counted = self.added(ones([len(self.ids)], int32))
+        counted = self.added(ones([self.where_to._aval.size], int32))
         return reshape(counted, (self.count, *(1,) * len(self.inner)))
 
     def weights(self) -> Tensor:
@@ -54,22 +60,24 @@ class Segments:
 
     def divided(self, weights: Tensor) -> Tensor:
         """Sums by weights, in the weights' dtype until the end."""
-        wide = Segments(cast(self.rows, weights._aval.dtype), self.ids, self.count)
+        wide = self.of(cast(self.rows, weights._aval.dtype))
         return cast(wide.sums() / weights, self.rows._aval.dtype)
 
     def extremes(self, op: Op, empty: Any) -> Tensor:
-        found = binary(op.bind(size=self.count, axis=0, batch_dims=0), self.rows, self.where_to)
+        step = op.bind(size=self.dropped + self.count, axis=0, batch_dims=0)
+        found = self.kept(binary(step, self.rows, self.where_to))
         return where(self.sizes() > 0, found, convert(empty, self.rows._aval.dtype))
 
     def products(self) -> Tensor:
         dtype = self.rows._aval.dtype
         if dtype.is_half:
-            return cast(Segments(cast(self.rows, float32), self.ids, self.count).products(), dtype)
-        if not len(self.ids):
+            return cast(self.of(cast(self.rows, float32)).products(), dtype)
+        ids = host(self.where_to, "unsorted_segment_prod", "Give ids that are constants of that function.")
+        if not len(ids):
             return ones([self.count, *self.inner], dtype)
-        order = np.argsort(self.ids, kind="stable")
-        ends, found = _ends(self.ids[order])
-        running = _running_products(_take(self.rows, order), self.ids[order])
+        order = np.argsort(ids, kind="stable")
+        ends, found = _ends(ids[order])
+        running = _running_products(_take(self.rows, order), ids[order])
         place = np.zeros(self.count, np.int64)
         place[found] = ends
         is_there = np.zeros((self.count, *(1,) * len(self.inner)), bool)
@@ -109,21 +117,21 @@ def _running_products(rows: Tensor, ids: Any) -> Tensor:
 
 def _sorted(data: Any, segment_ids: Any, name: str) -> Segments:
     x, at = convert(data), convert(segment_ids)
-    ids = np.asarray(at)
-    if ids.ndim != 1 or x.ndim < 1 or len(ids) != x._aval.dims[0]:
+    if at.ndim != 1 or x.ndim < 1 or at._aval.dims[0] != x._aval.dims[0]:
         raise InvalidArgumentError(
             f"`{name}`: segment_ids should be the same size as dimension 0 of input: got ids of shape {at.shape} for "
             f"data of shape {x.shape}."
         )
     _check_integers(at, name)
-    ids = ids.astype(np.int64, copy=False)
+    instead = f"Use `tf.math.unsorted_{name}`, which is told the number of segments."
+    ids = host(at, name, instead).astype(np.int64, copy=False)
     if len(ids) and ids[0] < 0:
         raise InvalidArgumentError(f"`{name}`: segment ids must be >= 0, got {int(ids[0])}.")
     if (ids[1:] < ids[:-1]).any():
         raise InvalidArgumentError(
             f"`{name}`: segment ids are not increasing. Sort the rows, or use `tf.math.unsorted_{name}`."
         )
-    return Segments(x, ids, int(ids[-1]) + 1 if len(ids) else 0)
+    return Segments(x, from_array(ids), int(ids[-1]) + 1 if len(ids) else 0)
 
 
 def _check_integers(ids: Tensor, name: str) -> None:
@@ -229,13 +237,16 @@ def _unsorted(data: Any, segment_ids: Any, num_segments: Any, name: str) -> Segm
     if count < 0:
         raise InvalidArgumentError(f"`{name}` wants `num_segments` of 0 or more, got {count}.")
     rows = reshape(x, (size_of(lead), *dims[len(lead) :]))
+    if isinstance(at, SymbolicTensor):  # segment 0 takes the rows to drop; the op refuses ids that are too large
+        shifted = maximum(reshape(cast(at, int64), (size_of(lead),)), -1) + 1
+        return Segments(rows, shifted, count, dropped=1)
     ids = np.asarray(at).reshape(-1).astype(np.int64, copy=False)
     if not len(ids) or in_range(ids, count):
-        return Segments(rows, ids, count)
+        return Segments(rows, from_array(ids), count)
     if ids.max() >= count:
         raise InvalidArgumentError(f"`{name}`: segment id {int(ids.max())} is out of range [0, {count}).")
     kept = np.flatnonzero(ids >= 0)
-    return Segments(_take(rows, kept), ids[kept], count)
+    return Segments(_take(rows, kept), from_array(ids[kept]), count)
 
 
 def unsorted_segment_sum(data: Any, segment_ids: Any, num_segments: Any, name: str | None = None) -> Tensor:

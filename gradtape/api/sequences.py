@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.api.arguments import integers, one_axis, pairs
+from gradtape.api.arguments import host, integers, one_axis, pairs
 from gradtape.api.elementwise import cast
 from gradtape.api.layout import pad
-from gradtape.ir.dtypes import as_dtype, bool_
+from gradtape.ir.dtypes import as_dtype, bool_, int64
 from gradtape.ir.errors import InvalidArgumentError
 from gradtape.ir.shapes import shape_text, size_of
 from gradtape.ops.indexing import GATHER
@@ -18,7 +18,7 @@ from gradtape.runtime.contract import reshape
 from gradtape.runtime.convert import convert
 from gradtape.runtime.dispatch import binary, unary
 from gradtape.runtime.subscript import positions
-from gradtape.runtime.tensor import Tensor, from_array
+from gradtape.runtime.tensor import Tensor
 
 
 def reverse_sequence(
@@ -44,7 +44,9 @@ def reverse_sequence(
     """
     if seq_axis is None:
         raise ValueError("`reverse_sequence` wants a `seq_axis`: the axis along which to reverse.")
-    x, lengths = convert(input), np.asarray(convert(seq_lengths)).astype(np.int64)
+    x = convert(input)
+    instead = "Give lengths that are constants of that function."
+    lengths = host(convert(seq_lengths), "reverse_sequence", instead).astype(np.int64)
     along, batch = one_axis(seq_axis, x.ndim, "seq_axis"), one_axis(batch_axis or 0, x.ndim, "batch_axis")
     if along == batch:
         raise InvalidArgumentError(f"`reverse_sequence`: batch_axis == seq_axis == {along}.")
@@ -80,9 +82,12 @@ def sequence_mask(lengths: Any, maxlen: Any = None, dtype: Any = bool_, name: st
     t = convert(lengths)
     if not t._aval.dtype.is_integer:
         raise InvalidArgumentError(f"`sequence_mask` wants integer lengths, got a {t.dtype.cname} tensor.")
-    counts = np.asarray(t).astype(np.int64)
-    size = max(0, int(counts.max(initial=0))) if maxlen is None else integers(maxlen, "maxlen")[0]
-    return cast(from_array(np.arange(size) < counts[..., None]), as_dtype(dtype))
+    if maxlen is None:
+        size = max(0, int(host(t, "sequence_mask", "Give `maxlen`.").max(initial=0)))
+    else:
+        size = integers(maxlen, "maxlen")[0]
+    counts = reshape(cast(t, int64), (*t._aval.dims, 1))
+    return cast(counts > positions(np.arange(size)), as_dtype(dtype))
 
 
 def meshgrid(*args: Any, **kwargs: Any) -> list[Tensor]:

@@ -9,12 +9,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gradtape.api.arguments import integer, one_axis
-from gradtape.api.elementwise import cast
+from gradtape.api.elementwise import cast, is_finite, logical_and, where
+from gradtape.api.reductions import reduce_sum
 from gradtape.ir.dtypes import as_dtype, int32, int64
 from gradtape.ir.errors import InvalidArgumentError
 from gradtape.ops.indexing import GATHER
 from gradtape.ops.layout import TRANSPOSE
 from gradtape.ops.ordering import ARGSORT, SEARCHSORTED
+from gradtape.runtime.contract import reshape
 from gradtape.runtime.convert import convert, convert_all
 from gradtape.runtime.dispatch import binary, unary
 from gradtape.runtime.subscript import positions
@@ -160,18 +162,20 @@ def in_top_k(targets: Any, predictions: Any, k: Any, name: str | None = None) ->
     >>> print(tf.math.in_top_k([1, 0], [[0.1, 0.8, 0.1], [0.2, 0.5, 0.3]], k=1).numpy())
     [ True False]
     """
-    at, rows = np.asarray(convert(targets)).astype(np.int64), np.asarray(convert(predictions))
-    if rows.ndim != 2 or at.shape != rows.shape[:1]:
+    at, rows = cast(convert(targets), int64), convert(predictions)
+    if rows.ndim != 2 or at._aval.dims != rows._aval.dims[:1]:
         raise InvalidArgumentError(
             f"`in_top_k` wants one target per row of predictions, got targets of shape {at.shape} and predictions of "
             f"shape {rows.shape}."
         )
-    exists = (at >= 0) & (at < rows.shape[1])
-    own = np.full(at.shape, np.nan, rows.dtype)
-    own[exists] = rows[np.flatnonzero(exists), at[exists]]
-    above = np.count_nonzero(rows > own[:, None], axis=1)
-    unclear = ~np.isfinite(own)  # other predictions of the row that are NaN do not matter
-    return from_array((above < integer(k, "k")) & ~unclear)
+    n, classes = rows._aval.dims
+    if not classes:
+        return from_array(np.zeros(n, bool))
+    exists = logical_and(at >= 0, at < classes)
+    own = binary(GATHER.bind(axis=1, batch_dims=1), rows, reshape(where(exists, at, convert(0, int64)), (n, 1)))
+    above = reduce_sum(cast(rows > own, int64), axis=1)
+    # other predictions of the row that are NaN do not matter
+    return logical_and(above < integer(k, "k"), logical_and(exists, is_finite(own)[:, 0]))
 
 
 def searchsorted(

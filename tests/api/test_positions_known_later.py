@@ -1,0 +1,107 @@
+"""Ops on positions, ids and classes inside `vectorized_map` and `function`, where their numbers are not known."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+import gradtape as tf
+
+X = np.arange(6.0).reshape(2, 3)
+IDS = np.array([[2, 0, 2, -1], [1, 1, 0, 2]])
+ROWS = np.array([[1.0, 2.0, 3.0, 4.0], [5.0, 6.0, 7.0, 8.0]])
+AT = np.array([[[0, 1], [1, 2]], [[1, 0], [1, 0]]])
+CLASSES = np.array([[0, 1, 1, 2], [2, 2, 0, 5]])
+
+# Each takes one entry of IDS, AT or CLASSES and one of ROWS.
+CASES = {
+    "gather_nd": (AT, lambda at, r: tf.gather_nd(X, at) * r[0]),
+    "gather_nd of rows": (AT[..., :1], lambda at, r: tf.gather_nd(tf.stack([r, r * 2.0]), at)),
+    "gather_nd with a batch": (AT[..., :1], lambda at, r: tf.gather_nd(X * r[0], at, batch_dims=1)),
+    "scatter_nd": (AT, lambda at, r: tf.scatter_nd(at, r[:2], [2, 3])),
+    "tensor_scatter_nd_add": (AT, lambda at, r: tf.tensor_scatter_nd_add(X, at, r[:2])),
+    "tensor_scatter_nd_update": (AT, lambda at, r: tf.tensor_scatter_nd_update(X, at, r[:2])),
+    "tensor_scatter_nd_max": (AT, lambda at, r: tf.tensor_scatter_nd_max(X, at, r[:2])),
+    "unsorted_segment_sum": (IDS, lambda i, r: tf.math.unsorted_segment_sum(r, i, 4)),
+    "unsorted_segment_mean": (IDS, lambda i, r: tf.math.unsorted_segment_mean(r, i, 4)),
+    "unsorted_segment_sqrt_n": (IDS, lambda i, r: tf.math.unsorted_segment_sqrt_n(r, i, 4)),
+    "unsorted_segment_max": (IDS, lambda i, r: tf.math.unsorted_segment_max(r, i, 4)),
+    "unsorted_segment_min": (IDS, lambda i, r: tf.math.unsorted_segment_min(r, i, 4)),
+    "bincount": (CLASSES, lambda c, r: tf.math.bincount(c, weights=r, minlength=5, maxlength=5)),
+    "bincount of rows": (
+        CLASSES,
+        lambda c, r: tf.math.bincount(tf.reshape(c, [2, 2]), minlength=3, maxlength=3, axis=-1, binary_output=True),
+    ),
+    "histogram_fixed_width": (IDS, lambda i, r: tf.histogram_fixed_width(r, [2.0, 6.5], 3)),
+    "sequence_mask": (CLASSES, lambda c, r: tf.sequence_mask(c, 4)),
+    "in_top_k": (CLASSES, lambda c, r: tf.math.in_top_k(c, tf.stack([r, -r, r, -r]), 2)),
+    "confusion_matrix": (CLASSES, lambda c, r: tf.math.confusion_matrix(c, c[::-1], 6, weights=r)),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_mapped_and_traced_calls_equal_eager_ones(name: str) -> None:
+    ids, f = CASES[name]
+    wanted = np.stack([np.asarray(f(tf.constant(i), tf.constant(r))) for i, r in zip(ids, ROWS, strict=True)])
+    mapped = tf.vectorized_map(lambda p: f(*p), (tf.constant(ids), tf.constant(ROWS)))
+    np.testing.assert_allclose(mapped.numpy(), wanted)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # running op by op would be told
+        traced = tf.function(f)
+        np.testing.assert_allclose(traced(tf.constant(ids[1]), tf.constant(ROWS[1])).numpy(), wanted[1])
+
+
+GRADIENTS = ["gather_nd with a batch", "scatter_nd", "tensor_scatter_nd_update", "unsorted_segment_sum", "bincount"]
+
+
+@pytest.mark.parametrize("name", [*GRADIENTS, "unsorted_segment_max", "unsorted_segment_mean"])
+def test_gradients_of_traced_calls_equal_eager_ones(name: str) -> None:
+    ids, f = CASES[name]
+    i, r = tf.constant(ids[1]), tf.constant(ROWS[1])
+    found = []
+    for g in (f, tf.function(f)):
+        with tf.GradientTape() as tape:
+            tape.watch(r)
+            y = tf.reduce_sum(g(i, r) ** 2)
+        found.append(tape.gradient(y, r).numpy())
+    assert np.any(found[0])
+    np.testing.assert_allclose(found[1], found[0])
+
+
+BAD = {
+    "gather_nd": (np.array([[[0, 3]]]), lambda at: tf.gather_nd(X, at)),
+    "gather_nd, negative": (np.array([[[1, -1]]]), lambda at: tf.gather_nd(X, at)),
+    "scatter_nd": (np.array([[[0, 3]]]), lambda at: tf.scatter_nd(at, [1.0], [2, 3])),
+    "unsorted_segment_sum": (np.array([[0, 3]]), lambda i: tf.math.unsorted_segment_sum([1.0, 2.0], i, 3)),
+    "unsorted_segment_max": (np.array([[0, 3]]), lambda i: tf.math.unsorted_segment_max([1.0, 2.0], i, 3)),
+    "bincount": (np.array([[0, -1]]), lambda i: tf.math.bincount(i, minlength=2, maxlength=2)),
+    "confusion_matrix": (np.array([[0, 2]]), lambda i: tf.math.confusion_matrix(i, [0, 1], 2)),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_positions_that_do_not_exist_are_refused_when_they_are_known(name: str) -> None:
+    ids, f = BAD[name]
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        f(tf.constant(ids[0]))
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        tf.vectorized_map(f, tf.constant(ids))
+
+
+NEED_NUMBERS = {
+    "segment_sum": (lambda i: tf.math.segment_sum([1.0, 2.0, 3.0, 4.0], i), "unsorted_segment_sum"),
+    "unsorted_segment_prod": (lambda i: tf.math.unsorted_segment_prod([1.0, 2.0, 3.0, 4.0], i, 3), "constants"),
+    "bincount": (tf.math.bincount, "maxlength"),
+    "sequence_mask": (tf.sequence_mask, "maxlen"),
+    "confusion_matrix": (lambda i: tf.math.confusion_matrix(i, i), "num_classes"),
+    "dynamic_partition": (lambda i: tf.dynamic_partition([1.0, 2.0, 3.0, 4.0], i, 3), "tf.where"),
+}
+
+
+@pytest.mark.parametrize("name", NEED_NUMBERS)
+def test_an_op_that_needs_the_numbers_names_itself_and_the_way_out(name: str) -> None:
+    f, way_out = NEED_NUMBERS[name]
+    with pytest.raises(TypeError, match=f"`{name}` must read the numbers") as e:
+        tf.vectorized_map(f, tf.constant([[0, 1, 1, 2]]))
+    assert way_out in str(e.value)
+    assert "bool()" not in str(e.value)
