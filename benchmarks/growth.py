@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import ctypes
+import gc
 import importlib
 import json
 import subprocess
@@ -29,14 +31,17 @@ def resident(name: str) -> int:
 
 
 def rise(call: Callable[[], object]) -> int:
-    """By how much a call raises the memory of this process above what it is before, at most; the call has run once."""
-    call()
+    """By how much two calls, the first ones of their size, raise the memory of this process at most: results, what is
+    kept for the next call, and what compiling takes."""
+    gc.collect()
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:  # memory that is free but still ours would hide what the calls take
+        trim(0)
     REFS.write_text("5", encoding="ascii")  # the highest so far is what is resident now
     before = resident("VmRSS")
-    kept = call()
-    highest = resident("VmHWM")
-    del kept
-    return max(0, highest - before)
+    for _ in range(2):
+        call()
+    return max(0, resident("VmHWM") - before)
 
 
 def measured(peer: str, name: str, quick: bool) -> float:
@@ -55,7 +60,7 @@ def figures(names: Sequence[str], wanted: Sequence[str], quick: bool) -> list[Fi
 
 
 def count(names: Sequence[str], wanted: Sequence[str]) -> Count:
-    about = "how far one call raises resident memory, result included, after a first call; by library and size"
+    about = "how far the first calls raise resident memory at most, results included; by library and size"
 
     def counted(setting: Setting) -> list[Figure]:
         return figures(names[:1] if setting.quick else names, () if setting.quick else wanted, setting.quick)
@@ -70,6 +75,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true")
     options = parser.parse_args()
     race = importlib.import_module("benchmarks.catalogue").ALL[options.race]
+    race.programs[options.peer](Setting(1, quick=True))[0].call()  # a small one, so that all libraries are loaded
     program = race.programs[options.peer](Setting(1, options.quick))[0]
     print(json.dumps(rise(program.call) / MEBI))
 

@@ -145,14 +145,6 @@ RACES = [
         slow=True,
     ),
     _race(
-        "elementwise_jac_256",
-        "Jacobian of tanh(x)·exp(-x²), 256 elements",
-        tasks.elementwise(256),
-        _at_most(1),
-        torch=("eager reverse", "compiled reverse"),
-        jax=("reverse",),
-    ),
-    _race(
         "bn_jac",
         "Jacobian by the input of dense 64, elu, batch norm, dense 16, elu; batch 64",
         tasks.batch_norm,

@@ -52,7 +52,7 @@ def draw(data: Mapping[str, Any], path: Path, series: str = "scaling") -> None:
     threads = next(s["threads"] for s in data["settings"])
     panels = [
         ("time of one call, median", "ms", times(data, series, threads)),
-        ("rise of resident memory in one call", "MiB", memory(data, series)),
+        ("rise of resident memory by the first calls", "MiB", memory(data, series)),
     ]
     figure, axes = plt.subplots(1, 2, figsize=(11, 4.4))
     for axis, (title, unit, curves) in zip(axes, panels, strict=True):
