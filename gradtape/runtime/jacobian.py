@@ -190,6 +190,8 @@ def _forward(pulled: Value, y: Value, x: Value, cotangent: Value, given: Sequenc
         return Builder(), rows_of([], y.aval.dims, x.aval.dims, x.aval.dtype)
     if y.aval.dtype.is_complex or x.aval.dtype.is_complex:
         tangent, pushed = _slopes(pushed, tangent, given)
+    if pushed.aval.dtype is not x.aval.dtype:  # a Jacobian has its source's dtype
+        pushed = emit("cast", pushed, dtype=x.aval.dtype)
     b, rows = vectorized_rows(pushed, tangent, seed(x.aval.dims, tangent.aval.dtype), given)
     return b, swapped(rows)
 

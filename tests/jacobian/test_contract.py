@@ -367,3 +367,23 @@ def test_a_bar_alone_shows_steps(capsys: pytest.CaptureFixture[str]) -> None:
     found = tape.jacobian(y, x, progress=True)
     np.testing.assert_array_equal(found.numpy(), np.tril(np.ones((64, 64))))
     assert "64/64" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("mode", ["auto", "reverse", "forward"])
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda z: tf.saturate_cast(z, tf.float32),
+        lambda z: tf.reduce_max(tf.cast(z, tf.float32), 1, keepdims=True),
+        lambda z: tf.cast(z, tf.float32) * 3,
+        lambda z: tf.cast(z, tf.complex64),
+    ],
+)
+def test_a_jacobian_has_the_dtype_of_its_source(f: Any, mode: str) -> None:
+    x = tf.constant([[1.0, 2.0], [3.0, 4.0]], tf.float64)
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch(x)
+        y = f(x)
+    found = tape.jacobian(y, x, mode=mode)
+    assert found.dtype == tf.float64
+    np.testing.assert_array_equal(found.numpy(), tape.jacobian(y, x, experimental_use_pfor=False).numpy())
