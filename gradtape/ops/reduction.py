@@ -23,6 +23,7 @@ class Reduction(Op):
       value: the array module's function of (x, axis=, keepdims=), by name or as a function of the module.
       partial: formula over x, out and n (the number of elements in one result); or `vjp`: a rule of
         (node, cotangent with axes kept) where that is not enough; None where no gradient flows.
+      weights: the partial as a graph value of (node), where no formula in x and out keeps its digits.
       accumulate: sums are carried in float32 for half types.
       identity: the result over nothing; None: there is none, and empty reductions follow the array module.
     """
@@ -39,6 +40,7 @@ class Reduction(Op):
         accumulate: bool = False,
         identity: float | bool | None = None,
         vjp: Rule | None = None,
+        weights: Callable[[Node], Value] | None = None,
         domain: tuple[float, float] = (-2.0, 2.0),
         samples: Iterable[Sample] = (),
         errors: Iterable[BadSample] = (),
@@ -49,6 +51,7 @@ class Reduction(Op):
         self.formula: Callable[..., Any] = partial or (lambda: 0)
         self.partial = None if partial is None else trace(partial)
         self.accepts, self.accumulate, self.identity, self.rule = accepts, accumulate, identity, vjp
+        self.weights = weights
         drawn = tuple(samples) or tuple(_samples(domain))
         super().__init__(name, doc=doc, samples=drawn, errors=errors, notes=notes)
 
@@ -74,7 +77,7 @@ class Reduction(Op):
 
     def pull(self, node: Node, given: list[Cotangent | None], wanted: list[bool]) -> list[Cotangent | None]:
         (c,) = given
-        if c is None or not wanted[0] or (self.rule is None and self.partial is None):
+        if c is None or not wanted[0] or not (self.rule or self.weights or self.partial):
             return [None]
         (x,) = node.inputs
         if x.aval.size == 0:  # nothing to pull back to, and a partial such as 1 / n has no value
@@ -90,6 +93,8 @@ class Reduction(Op):
 
     def _pulled(self, node: Node, g: Value, mask: Value | None) -> Value:
         """The cotangent times the partial, as small as broadcasting leaves it."""
+        if self.weights:
+            return emit("multiply", g, masked(self.weights(node), mask))
         (x,), axes = node.inputs, node.step.params["axes"]
         names = {"x": x, "out": reshaped(node.outputs[0], reduced(x.aval.dims, axes, True))}
         formula = trace(self.formula, n=size_of(x.aval.dims[k] for k in axes))

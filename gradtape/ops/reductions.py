@@ -147,7 +147,7 @@ def _logsumexp(xp: Any, x: Any, axis: tuple[int, ...], keepdims: bool) -> Any:
 REDUCE_LOGSUMEXP = Reduction(
     "reduce_logsumexp",
     _logsumexp,
-    lambda x, out: fn.select(fn.equal(out, float("-inf")), 0, fn.exp(x - out)),
+    weights=lambda node: emit("logsumexp_weights", node.inputs[0], axes=node.step.params["axes"]),
     accepts="f",
     accumulate=True,
     errors=_STRING,

@@ -7,7 +7,7 @@ from gradtape.ir.errors import InvalidArgumentError
 from gradtape.ir.graph import Node, Value
 from gradtape.ir.shapes import shape_text
 from gradtape.ops.composite import Composite
-from gradtape.ops.op import emit
+from gradtape.ops.op import constant, emit
 from gradtape.ops.samples import BadSample, Sample, Spec
 
 ROWS = [
@@ -71,6 +71,47 @@ LOG_SOFTMAX = Composite(
     samples=ROWS,
     errors=_INTEGER,
     doc="log(softmax(x)) along an axis.",
+)
+
+
+def _check_axes(x: Aval, axes: tuple[int, ...]) -> None:
+    if not x.dtype.is_floating:
+        raise ValueError(f"wants a floating tensor, got {x!r}. Use `tf.cast`.")
+
+
+def _total(x: Value, axes: tuple[int, ...]) -> Value:
+    return emit("reduce_sum", x, axes=axes, keepdims=True)
+
+
+def _weights(x: Value, axes: tuple[int, ...]) -> Value:
+    """Scaled by the largest element and by the sum itself: the rounded logarithm of the sum has lost these digits."""
+    top = emit("reduce_max", x, axes=axes, keepdims=True)
+    nothing = emit("equal", top, constant(float("-inf"), x.aval.dtype))
+    e = emit("exp", emit("subtract", x, emit("select", nothing, constant(0, x.aval.dtype), top)))
+    return emit("divide_no_nan", e, _total(e, axes))
+
+
+def _weights_vjp(node: Node, g: Value) -> list[Value | None]:
+    """p · (c - Σ c·p)"""
+    (p,), axes = node.outputs, node.step.params["axes"]
+    return [emit("multiply", p, emit("subtract", g, _total(emit("multiply", g, p), axes)))]
+
+
+LOGSUMEXP_WEIGHTS = Composite(
+    "logsumexp_weights",
+    _weights,
+    vjp=_weights_vjp,
+    check=_check_axes,
+    samples=[
+        Sample((Spec((2, 3)),), {"axes": (1,)}),
+        Sample((Spec((2, 3, 2)),), {"axes": (0, 2)}),
+        Sample((Spec((3,)),), {"axes": (0,)}),
+        Sample((Spec((0, 3)),), {"axes": (1,)}),
+        Sample((Spec((2, 1)),), {"axes": (1,)}),
+    ],
+    errors=(BadSample((((2, 3), "int32"),), InvalidArgumentError, "floating", {"axes": (1,)}),),
+    doc="The derivative of `reduce_logsumexp`: exp(x) / sum(exp(x)) over axes, without overflow.",
+    notes="Where all elements are -inf the weights are 0.",
 )
 
 # ------------------------------------------------------------------ cross-entropies of logits along the last axis

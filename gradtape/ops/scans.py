@@ -101,19 +101,7 @@ def _logsumexps(xp: Any, x: Any, axis: int, reverse: bool) -> Any:
 
 
 def _logsumexps_vjp(node: Node, g: Value) -> list[Value | None]:
-    """x̄[i] = Σ c[k] · exp(x[i] - out[k]) over the k whose sums hold i. With s[i] = c[i] + exp(out[i] - out[i+1]) ·
-    s[i+1] this is exp(x[i] - out[i]) · s[i], where no exponent is above 0. Sums that are -inf have no weight."""
-    (x,), (out,) = node.inputs, node.outputs
-    axis, forwards = node.step.params["axis"], not node.step.params["reverse"]
-    factor = _weight(out, out, shifted(out, axis, 1, not forwards, float("inf")))  # 0 at the end
-    s = recurrence(factor, g, axis, not forwards)
-    return [emit("multiply", _weight(out, x, out), s)]
-
-
-def _weight(sums: Value, a: Value, b: Value) -> Value:
-    """exp(a - b), and 0 where the running sum is -inf: there a or b is, too."""
-    nothing = emit("equal", sums, constant(float("-inf"), sums.aval.dtype))
-    return emit("select", nothing, constant(0, a.aval.dtype), emit("exp", emit("subtract", a, b)))
+    return [emit("logsumexps_pull", node.inputs[0], g, **node.step.params)]
 
 
 CUMULATIVE_LOGSUMEXP = Opaque(
@@ -128,4 +116,108 @@ CUMULATIVE_LOGSUMEXP = Opaque(
     errors=[_STRING],
     doc="Running log(sum(exp(x))) along an axis, without overflow.",
     notes="Elements of -inf get weight 0.",
+)
+
+# ------------------------------------------------------------------ the derivative, and its transpose
+
+# out[k] = log Σ exp(x[i]) over the i up to k has the weights w[i, k] = exp(x[i] - out[k]). A rounded out has lost their
+# digits where it is large, so they come from the running maximum m[k] and the running sum scaled by it, s[k]:
+# w[i, k] = exp(x[i] - m[k]) / s[k], where no exponent is above 0. As ∂w[i, k]/∂x[j] = w[i, k] · ([i = j] - w[j, k]),
+# the derivatives of both sums below are made of these sums again.
+
+
+def _moved(xp: Any, a: Any, axis: int, by: int, fill: float) -> Any:
+    """The elements moved by `by` places towards the end of an axis, `fill` moving in."""
+    lead, by = (slice(None),) * axis, min(by, a.shape[axis])
+    new = xp.full_like(a[(*lead, slice(by))], fill)
+    return xp.concatenate([new, a[(*lead, slice(a.shape[axis] - by))]], axis=axis)
+
+
+def _solved(xp: Any, factor: Any, term: Any, axis: int) -> Any:
+    """`recurrence` of arrays, from the start."""
+    step = 1
+    while step < term.shape[axis]:
+        term = term + factor * _moved(xp, term, axis, step, 0)
+        factor = factor * _moved(xp, factor, axis, step, 0)
+        step *= 2
+    return term
+
+
+def _scaled(xp: Any, x: Any, axis: int) -> tuple[Any, Any, Any]:
+    """exp(x - m), the factors exp(m[k-1] - m[k]) of neighbouring sums, and the scaled sums; 1 for a sum of nothing."""
+    step, top = 1, x
+    while step < x.shape[axis]:
+        top = xp.maximum(top, _moved(xp, top, axis, step, -xp.inf))
+        step *= 2
+    finite = xp.where(top == -xp.inf, xp.zeros_like(top), top)
+    e, factor = xp.exp(x - finite), xp.exp(_moved(xp, top, axis, 1, -xp.inf) - finite)
+    total = _solved(xp, factor, e, axis)
+    return e, factor, xp.where(total == 0, xp.ones_like(total), total)
+
+
+def _pull(xp: Any, x: Any, c: Any, axis: int, reverse: bool) -> Any:
+    """Σ c[k] · w[i, k] over k, by s[i] = c[i] / (scaled sum) + factor[i+1] · s[i+1]."""
+    if reverse:
+        return xp.flip(_pull(xp, xp.flip(x, axis), xp.flip(c, axis), axis, False), axis)
+    e, factor, total = _scaled(xp, x, axis)
+    back = _moved(xp, xp.flip(factor, axis), axis, 1, 0)
+    return e * xp.flip(_solved(xp, back, xp.flip(c / total, axis), axis), axis)
+
+
+def _push(xp: Any, x: Any, u: Any, axis: int, reverse: bool) -> Any:
+    """Σ u[i] · w[i, k] over i."""
+    if reverse:
+        return xp.flip(_push(xp, xp.flip(x, axis), xp.flip(u, axis), axis, False), axis)
+    e, factor, total = _scaled(xp, x, axis)
+    return _solved(xp, factor, u * e, axis) / total
+
+
+def _through_weights(node: Node, u: Value, pulled: Value, v: Value, pushed: Value) -> Value:
+    """The derivative in x of Σ u[i] · w[i, k] · v[k]."""
+    again = emit("logsumexps_pull", node.inputs[0], emit("multiply", v, pushed), **node.step.params)
+    return emit("subtract", emit("multiply", u, pulled), again)
+
+
+def _pull_vjp(node: Node, u: Value) -> list[Value | None]:
+    (x, c), (out,) = node.inputs, node.outputs
+    pushed = emit("logsumexps_push", x, u, **node.step.params)
+    return [_through_weights(node, u, out, c, pushed), pushed]
+
+
+def _push_vjp(node: Node, v: Value) -> list[Value | None]:
+    (x, u), (out,) = node.inputs, node.outputs
+    pulled = emit("logsumexps_pull", x, v, **node.step.params)
+    return [_through_weights(node, u, pulled, v, out), pulled]
+
+
+def _infer_pair(x: Aval, c: Aval, axis: int, reverse: bool) -> list[Aval]:
+    _infer(x, "f")
+    if c.dtype is not x.dtype:
+        raise ValueError(f"wants two tensors of one dtype, got {x!r} and {c!r}. Convert one with `tf.cast`.")
+    if c.is_known and x.is_known and c.shape != x.shape:
+        raise ValueError(f"wants two tensors of one shape, got {x!r} and {c!r}.")
+    return [x if x.is_known else c]
+
+
+def _weighted(name: str, value: Any, vjp: Any, doc: str) -> Opaque:
+    return Opaque(
+        name,
+        value,
+        infer=_infer_pair,
+        vjp=vjp,
+        signature="(n),(n)->(n)",
+        shift=axes_behind,
+        accumulate=True,
+        samples=[Sample((*s.specs, *s.specs), s.params, s.note) for s in _SAMPLES],
+        errors=[BadSample((((2,), "string"), ((2,), "string")), InvalidArgumentError, "string", _STRING.params)],
+        doc=doc,
+        notes="Sums that are -inf have no weights.",
+    )
+
+
+LOGSUMEXPS_PULL = _weighted(
+    "logsumexps_pull", _pull, _pull_vjp, "The derivative of `cumulative_logsumexp` in x, times a cotangent."
+)
+LOGSUMEXPS_PUSH = _weighted(
+    "logsumexps_push", _push, _push_vjp, "The derivative of `cumulative_logsumexp` in x, times a tangent."
 )

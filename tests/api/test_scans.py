@@ -103,6 +103,25 @@ def test_logsumexp_of_masked_elements() -> None:
         assert np.all(np.isfinite(outer.gradient(g, x)))
 
 
+@pytest.mark.parametrize("dtype", [tf.bfloat16, tf.float16, tf.float32, tf.float64])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_logsumexp_of_large_numbers_keeps_the_weights(dtype: tf.DType, reverse: bool) -> None:
+    """Two equal numbers share evenly, however much the rounded logarithm has lost of log 2; to second order."""
+    large = 1e3 if dtype.size == 2 else 1e8 if dtype is tf.float32 else 1e17
+    last = 0 if reverse else 1
+    for f in (tf.reduce_logsumexp, lambda v: tf.math.cumulative_logsumexp(v, reverse=reverse)[last]):
+        x = tf.constant([large, large], dtype)
+        with tf.GradientTape() as outer:
+            outer.watch(x)
+            with tf.GradientTape() as inner:
+                inner.watch(x)
+                y = f(x)
+            g = inner.gradient(y, x)
+        assert np.asarray(tf.cast(g, tf.float64)).tolist() == [0.5, 0.5]
+        second = tf.cast(outer.jacobian(g, x), tf.float64)
+        assert np.asarray(second).tolist() == [[0.25, -0.25], [-0.25, 0.25]]
+
+
 def test_errors() -> None:
     with pytest.raises(tf.errors.InvalidArgumentError, match="does not exist"):
         tf.math.cumprod([1.0], axis=1)

@@ -171,8 +171,18 @@ ROWS: dict[str, Callable[..., Any]] = {
 }
 
 
+def _logsumexp_weights(operands: Sequence[Any], shape: Places, axes: Places) -> Any:
+    (x,), out = operands, np.empty(shape, object)
+    for at in np.ndindex(*shape):
+        group = [x[k] for k in np.ndindex(*shape) if all(k[a] == at[a] for a in range(len(shape)) if a not in axes)]
+        out[at] = 1 / sum(MP.exp(y - x[at]) for y in group)
+    return out
+
+
 def _composite(step: Step, op: Composite, operands: Sequence[Any], shape: Places) -> Any:
     """By the textbook's function of rows, or of whole arrays."""
+    if op.name == "logsumexp_weights":
+        return _logsumexp_weights(operands, shape, **step.params)
     if op.name in WHOLE:
         return WHOLE[op.name](operands, shape, **step.params)
     rule = ROWS.get(op.name)

@@ -54,6 +54,24 @@ def _searchsorted(operands: Sequence[Any], shape: Places, right: bool, dtype: An
     )
 
 
+def _running_weights(pull: bool) -> Callable[..., Any]:
+    """Sums of weights exp(x[i]) / Σ exp(x[j]) over the j that the running sum k holds: over k, or over i."""
+
+    def sums(operands: Sequence[Any], shape: Places, axis: int, reverse: bool) -> Any:
+        def value(at: Places) -> Any:
+            x, c = (_row(v, at, axis) for v in operands)
+            held = [range(k, len(x)) if reverse else range(k + 1) for k in range(len(x))]
+            total = [sum(MP.exp(x[j]) for j in held[k]) for k in range(len(x))]
+            here = at[axis]
+            if pull:
+                return sum(c[k] * MP.exp(x[here]) / total[k] for k in range(len(x)) if here in held[k])
+            return sum(c[i] * MP.exp(x[i]) for i in held[here]) / total[here]
+
+        return _filled(shape, value)
+
+    return sums
+
+
 def _extreme(sign: int) -> Callable[..., Any]:
     def scatter(operands: Sequence[Any], result: Places, size: int, axis: int, batch_dims: int) -> Any:
         x, indices = operands
@@ -71,6 +89,8 @@ ORDER: dict[str, Callable[..., Any]] = {
     "argsort": _argsort,
     "cumprod": _running(lambda a, b: a * b),
     "cumulative_logsumexp": _running(lambda a, b: MP.log(MP.exp(a) + MP.exp(b))),
+    "logsumexps_pull": _running_weights(True),
+    "logsumexps_push": _running_weights(False),
     "scatter_max": _extreme(1),
     "scatter_min": _extreme(-1),
     "searchsorted": _searchsorted,
