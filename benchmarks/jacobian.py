@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 import gradtape
 from benchmarks import growth, peers
 from benchmarks import jacobian_tasks as tasks
-from benchmarks.harness import OURS, OneCore, Pace, Program, measure, ratios
+from benchmarks.harness import OURS, Pace, Program
 from benchmarks.jacobian_programs import (
     Answer,
     autograd_programs,
@@ -265,17 +266,26 @@ def small(setting: Setting) -> list[Figure]:
         y = x
         for w in layers:
             y = gradtape.tanh(gradtape.matmul(y, w))
-    jacobian = Program(OURS, lambda: [tape.jacobian(y, x).numpy()], "jacobian")
-    gradient = Program(OURS, lambda: [tape.gradient(y, x).numpy()], "gradient")
-    pace = Pace(0.002, 3, 6) if setting.quick else Pace(0.005, 40, 300)
-    measured = measure([jacobian, gradient], OneCore(), pace)
-    found = ratios(measured, *measured.tracks)
-    least, middle = found or (float("inf"), float("inf"))
-    note = "8-8-8 network with tanh, one example; both calls on one persistent tape, results read"
+    rounds, repeats = (3, 10) if setting.quick else (60, 100)
+    calls = [lambda: np.asarray(tape.jacobian(y, x)), lambda: np.asarray(tape.gradient(y, x))]
+    jacobian, gradient = (np.array(t) for t in zip(*(_in_turns(calls, repeats) for _ in range(rounds)), strict=True))
+    note = "8-8-8 network with tanh, one example; both calls on one persistent tape; processor time"
     return [
-        Figure("jacobian in terms of a gradient, minimum", least, "×", 2, note),
-        Figure("jacobian in terms of a gradient, median", middle, "×", 2, note),
+        Figure("jacobian in terms of a gradient, minimum", float(jacobian.min() / gradient.min()), "×", 2, note),
+        Figure("jacobian in terms of a gradient, median", float(np.median(jacobian / gradient)), "×", 2, note),
     ]
+
+
+def _in_turns(calls: Sequence[Callable[[], Any]], repeats: int) -> list[float]:
+    """Processor seconds of this thread for each of several calls."""
+    found = []
+    for call in calls:
+        call()
+        begin = time.thread_time()
+        for _ in range(repeats):
+            call()
+        found.append((time.thread_time() - begin) / repeats)
+    return found
 
 
 COUNTS = [
