@@ -123,10 +123,31 @@ MINIMUM = _binary(
 )
 
 
+def refuse_zero(name: str, x: Any, y: Any) -> None:
+    """Integers have no quotient by 0, and no number to stand for it.
+
+    Raises:
+      InvalidArgumentError: a zero in `y`.
+    """
+    if x.size and not y.all():
+        raise InvalidArgumentError(
+            f"`{name}`: Integer division by zero. Replace the zeros first, as in `tf.where(y == 0, 1, y)`, or divide "
+            "floating tensors (`tf.cast`), where x / 0 is inf or NaN."
+        )
+
+
 def _floordiv(xp: Any, x: Any, y: Any) -> Any:
     """NumPy's own, except where x is infinite: so is the quotient, for which NumPy has NaN."""
-    floored = xp.floor_divide(x, y)
-    return floored if x.dtype.kind in "iu" else xp.where(xp.isinf(x), x / y, floored)
+    if x.dtype.kind in "iu":
+        refuse_zero("floordiv", x, y)
+        return xp.floor_divide(x, y)
+    return xp.where(xp.isinf(x), x / y, xp.floor_divide(x, y))
+
+
+def _floormod(xp: Any, x: Any, y: Any) -> Any:
+    if x.dtype.kind in "iu":
+        refuse_zero("floormod", x, y)
+    return xp.mod(x, y)
 
 
 FLOORDIV = _binary(
@@ -137,14 +158,17 @@ FLOORDIV = _binary(
     accepts=REAL_NUMBERS,
     domain=((-2.0, 2.0), POSITIVE),
     doc="floor(x / y).",
+    notes="Integers by 0 are an error.",
 )
 FLOORMOD = _binary(
     "floormod",
-    "mod",
+    None,
     [1, lambda x, y: -fn.floor(x / y)],
+    array=_floormod,
     accepts=REAL_NUMBERS,
     domain=((0.4, 0.9), (1.0, 2.0)),
     doc="The remainder of x / y with the sign of y.",
+    notes="Integers by 0 are an error.",
 )
 
 

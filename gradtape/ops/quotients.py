@@ -7,6 +7,7 @@ from typing import Any
 
 from gradtape.ir.errors import InvalidArgumentError
 from gradtape.ir.expr import Expr, fn
+from gradtape.ops.arithmetic import refuse_zero
 from gradtape.ops.pointwise import Pointwise
 from gradtape.ops.samples import BadSample
 
@@ -62,14 +63,17 @@ XDIVY = _guarded(
 
 
 def _truncatemod(xp: Any, x: Any, y: Any) -> Any:
+    if x.dtype.kind in "iu":
+        refuse_zero("truncatemod", x, y)
     return xp.fmod(x, y)
 
 
 def _truncatediv(xp: Any, x: Any, y: Any) -> Any:
     """By the remainder, which is exact: the fraction that is dropped is never rounded up to a whole."""
-    rest = xp.fmod(x, y)
     if x.dtype.kind in "iu":
-        return xp.floor_divide(x - rest, y)
+        refuse_zero("truncatediv", x, y)
+        return xp.floor_divide(x - xp.fmod(x, y), y)
+    rest = xp.fmod(x, y)
     return xp.where(xp.isfinite(rest), xp.rint((x - rest) / y), x / y)
 
 
@@ -83,6 +87,7 @@ TRUNCATEDIV = Pointwise(
     domain=((-2.0, 2.0), POSITIVE),
     errors=MISMATCHED,
     doc="x / y without its fraction.",
+    notes="Integers by 0 are an error.",
 )
 TRUNCATEMOD = Pointwise(
     "truncatemod",
@@ -94,4 +99,5 @@ TRUNCATEMOD = Pointwise(
     domain=((0.4, 0.9), (1.0, 2.0)),
     errors=MISMATCHED,
     doc="The remainder of x / y with the sign of x.",
+    notes="Integers by 0 are an error.",
 )

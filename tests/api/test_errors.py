@@ -10,6 +10,7 @@ import pytest
 import gradtape as tf
 
 X = tf.ones([2, 3])
+ZERO = tf.constant([0], tf.uint8)
 WIDE = tf.ones([2, 3], tf.float64)
 INVALID = tf.errors.InvalidArgumentError
 
@@ -22,9 +23,17 @@ WRONG: dict[str, tuple[Callable[[], Any], Any, str]] = {
     "zeros of a fraction": (lambda: tf.zeros([2.5]), TypeError, r"`shape`.*2\.5"),
     "eye of a negative size": (lambda: tf.eye(-1), INVALID, "`num_rows`.*-1"),
     "range without a step": (lambda: tf.range(0, 3, 0), ValueError, "`delta`"),
-    "linspace of nothing": (lambda: tf.linspace(0.0, 1.0, 0), ValueError, "`num`.*0"),
+    "linspace of less than nothing": (lambda: tf.linspace(0.0, 1.0, -1), ValueError, "`num`.*-1"),
     "one_hot of fractions": (lambda: tf.one_hot([1.5], 3), INVALID, "`one_hot`.*float"),
     "one_hot of a negative depth": (lambda: tf.one_hot(1, -3), INVALID, "`depth`.*-3"),
+    # integers divided by zero
+    "// by zero": (lambda: tf.constant([5, 6]) // tf.constant([1, 0]), INVALID, r"Integer division by zero.*tf\.where"),
+    "% by zero": (lambda: tf.constant(5) % 0, INVALID, "`floormod`.*Integer division by zero"),
+    "floordiv of bytes by zero": (lambda: tf.math.floordiv(ZERO, ZERO), INVALID, "`floordiv`.*Integer division by zero"),
+    "floormod by zero": (lambda: tf.math.floormod([5], [0]), INVALID, "Integer division by zero"),
+    "truncatediv by zero": (lambda: tf.truncatediv([5], [0]), INVALID, "`truncatediv`.*Integer division by zero"),
+    "truncatemod by zero": (lambda: tf.truncatemod([5], [0]), INVALID, "`truncatemod`.*Integer division by zero"),
+    "// by zero in a function": (lambda: tf.function(lambda y: 5 // y)(tf.constant(0)), INVALID, "division by zero"),
     # rearranging
     "reshape to another size": (lambda: tf.reshape(X, [4, 2]), INVALID, r"\(2, 3\) \(6 elements\).*\(4, 2\)"),
     "reshape with two unknowns": (lambda: tf.reshape(X, [-1, -1]), INVALID, r"one -1.*\[-1, -1\]"),
