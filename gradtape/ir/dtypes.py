@@ -190,6 +190,11 @@ def of_numpy(dtype: np.dtype[Any]) -> DType:
     return found
 
 
+def wider(a: DType, b: DType) -> DType:
+    """Of two dtypes the one that keeps more of the other's numbers: complex before floating before integer."""
+    return max(a, b, key=lambda dtype: ("sbuifc".index(dtype.kind), dtype.size))
+
+
 def as_dtype(type_value: Any) -> DType:
     """The `DType` that a name, a NumPy or Python type, or a `DType` stands for.
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from gradtape.ir.aval import Aval, aval
-from gradtape.ir.dtypes import DType, bool_
+from gradtape.ir.dtypes import DType, bool_, wider
 from gradtape.ir.expr import Expr, trace
 from gradtape.ir.graph import Node, Value
 from gradtape.ir.shapes import Shape, broadcast, broadcast_axes, shape_text
@@ -114,7 +114,7 @@ class Pointwise(Op):
             if a.dtype is not dtype:
                 raise self.invalid(
                     f"wants operands of one dtype: operand 1 is a {dtype.cname} tensor, operand {i} a "
-                    f"{a.dtype.cname} tensor. Convert one of them with `tf.cast(x, tf.{dtype.name})`."
+                    f"{a.dtype.cname} tensor. {_way_out(dtype, a.dtype, i)}"
                 )
         if dtype.kind not in self.accepts:
             raise self.invalid(
@@ -185,6 +185,12 @@ def instantiate(expr: Expr, names: dict[str, Value], dtype: DType) -> Value:
     near = next((p.aval.dtype for p in parts if p is not None and p.aval.dtype is not bool_), dtype)
     values = [constant(a.leaf, near) if p is None else p for a, p in zip(expr.args, parts, strict=True)]
     return apply(lookup(expr.op).bind(), values)[0]
+
+
+def _way_out(first: DType, other: DType, i: int) -> str:
+    """Which operand to convert, so that few of its numbers are lost."""
+    target = wider(first, other)
+    return f"Convert operand {i if target is first else 1} with `tf.cast(x, tf.{target.name})`."
 
 
 def unbroadcast(v: Value, shape: tuple[int, ...]) -> Value:

@@ -9,6 +9,7 @@ from typing import Any
 import opt_einsum
 
 from gradtape.ir.aval import Aval
+from gradtape.ir.dtypes import wider
 from gradtape.ir.errors import InvalidArgumentError
 from gradtape.ir.shapes import broadcast, shape_text
 from gradtape.ops.arithmetic import CONJ
@@ -75,7 +76,7 @@ def _spell_matmul(
     if a.dtype is not b.dtype:
         raise InvalidArgumentError(
             f"`matmul` wants matrices of one dtype: `a` is a {a.dtype.cname} tensor, `b` a {b.dtype.cname} tensor. "
-            f"Convert one of them with `tf.cast(x, tf.{a.dtype.name})`."
+            f"Convert one of them with `tf.cast(x, tf.{wider(a.dtype, b.dtype).name})`."
         )
     inner_a, inner_b = a.dims[-2 if flip_a else -1], b.dims[-1 if flip_b else -2]
     try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -129,6 +129,11 @@ def _array(value: Any, dtype: DType | None) -> Tensor:
         raise ValueError(
             f"Can't convert non-rectangular Python sequence to Tensor: {_short(value)}. All rows must have one length."
         ) from None
+    if _is_mixed(value, array, dtype):
+        raise ValueError(
+            f"Can't convert Python sequence with mixed types to Tensor: {_short(value)}. Give numbers only, truth "
+            "values only or strings only."
+        )
     if array.dtype.kind in "USO":
         return _strings(value, array, dtype)
     own = of_numpy(array.dtype)
@@ -136,7 +141,7 @@ def _array(value: Any, dtype: DType | None) -> Tensor:
     if python and own.is_floating and array.size and abs(array).max() >= 2.0**63 and _all_integers(value):
         raise _out_of_range(value, dtype or int32)  # NumPy has taken floats, as no integers hold them all
     if python:
-        own = _python_dtype(array, own)
+        own = _python_dtype(array, own) if array.size or dtype is None else dtype
     wanted = dtype or own
     _refuse(value, own, wanted)
     if own is not wanted or array.dtype != wanted.numpy_dtype:
@@ -146,6 +151,27 @@ def _array(value: Any, dtype: DType | None) -> Tensor:
     if array.dtype.itemsize and not array.flags.c_contiguous:
         array = np.ascontiguousarray(array)
     return from_array(array)
+
+
+def _is_mixed(value: Any, array: Any, dtype: DType | None) -> bool:
+    """A list of strings and numbers; of truth values and then numbers, where no dtype says what they are."""
+    if not isinstance(value, list | tuple) or not array.size:
+        return False
+    if array.dtype.kind in "US":
+        return not all(isinstance(v, str | bytes) for v in _leaves(value))
+    if dtype is not None or array.dtype.kind not in "iufc":
+        return False
+    return isinstance(next(_leaves(value)), bool | np.bool_)
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    if isinstance(value, list | tuple):
+        for v in value:
+            yield from _leaves(v)
+    elif isinstance(value, np.ndarray):
+        yield from value.flat
+    else:
+        yield value
 
 
 def _is_python(value: Any) -> bool:
@@ -184,6 +210,16 @@ def _strings(value: Any, array: Any, dtype: DType | None) -> Tensor:
 def _short(value: Any) -> str:
     text = repr(value)
     return text if len(text) < 80 else text[:77] + "..."
+
+
+def convert_or_empty(value: Any, dtype: DType) -> Tensor:
+    """A tensor of the value; lists that hold nothing, from which no dtype follows, become one of `dtype`."""
+    return convert(value, dtype if _holds_nothing(value) else None)
+
+
+def _holds_nothing(value: Any) -> bool:
+    """Whether nested lists have no element at all."""
+    return isinstance(value, list | tuple) and all(_holds_nothing(v) for v in value)
 
 
 def convert_all(values: Sequence[Any], dtype: DType | None = None) -> list[Tensor]:

@@ -8,6 +8,7 @@ from typing import Any
 from gradtape.ir.dtypes import DType, bool_, float32, float64
 from gradtape.ir.errors import InvalidArgumentError
 from gradtape.ops import arithmetic as a
+from gradtape.ops import bits
 from gradtape.ops import comparison as c
 from gradtape.ops.op import Op, Step
 from gradtape.runtime.contract import matmul
@@ -69,6 +70,7 @@ def true_divide(x: Tensor, y: Tensor) -> Tensor:
 
 _DIVIDE = a.DIVIDE.bind()
 _NEGATIVE, _ABS, _COMPLEX_ABS = a.NEGATIVE.bind(), a.ABS.bind(), a.COMPLEX_ABS.bind()
+_BITS_NOT = bits.INVERT.bind()
 _EQUAL, _NOT_EQUAL, _NOT = c.EQUAL.bind(), c.NOT_EQUAL.bind(), c.LOGICAL_NOT.bind()
 
 
@@ -126,28 +128,28 @@ def _equality(step: Step, otherwise: bool) -> Callable[[Any, Any], Any]:
 
 
 def _logic(op: Op, name: str) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Tensor]]:
-    """& | ^ on bool tensors."""
-    forward, backward = _infix(op, name)
+    """& | ^ on bool tensors; on integers, bit by bit."""
+    of_bools, of_bits = _infix(op, name), _infix(BITWISE[name], name)
 
-    def checked(self: Tensor, other: Any) -> Any:
-        _bool(self)
-        return forward(self, other)
+    def forward(self: Tensor, other: Any) -> Any:
+        return (of_bits if _are_bits(self) else of_bools)[0](self, other)
 
-    def reflected(self: Tensor, other: Any) -> Tensor:
-        _bool(self)
-        return backward(self, other)
+    def backward(self: Tensor, other: Any) -> Tensor:
+        return (of_bits if _are_bits(self) else of_bools)[1](self, other)
 
-    return checked, reflected
+    return forward, backward
 
 
-def _bool(x: Tensor) -> None:
-    if x._aval.dtype is not bool_:
-        raise TypeError(f"&, |, ^ and ~ want bool tensors, got {x._aval!r}. Use `tf.bitwise` functions for integers.")
+def _are_bits(x: Tensor) -> bool:
+    """Whether an operand of & | ^ ~ is of integers, not of truth values."""
+    dtype = x._aval.dtype
+    if dtype is not bool_ and not dtype.is_integer:
+        raise TypeError(f"&, |, ^ and ~ want bool or integer tensors, got a {dtype.cname} tensor.")
+    return dtype is not bool_
 
 
 def _invert(self: Tensor) -> Tensor:
-    _bool(self)
-    return unary(_NOT, self)
+    return unary(_BITS_NOT if _are_bits(self) else _NOT, self)
 
 
 def _pow(self: Tensor, other: Any, modulo: Any = None) -> Any:
@@ -163,6 +165,7 @@ INFIX: dict[str, Op] = {
     "mod": a.FLOORMOD,
 }
 COMPARE: dict[str, Op] = {"lt": c.LESS, "le": c.LESS_EQUAL, "gt": c.GREATER, "ge": c.GREATER_EQUAL}
+BITWISE: dict[str, Op] = {"and": bits.BITWISE_AND, "or": bits.BITWISE_OR, "xor": bits.BITWISE_XOR}
 LOGIC: dict[str, Op] = {"and": c.LOGICAL_AND, "or": c.LOGICAL_OR, "xor": c.LOGICAL_XOR}
 
 

@@ -165,31 +165,35 @@ class Tensor(Operators):
         return np.asarray(self._array).__dlpack_device__()
 
     def __bool__(self) -> bool:
-        self._one("truth value")
+        if self._aval.size != 1:
+            raise ValueError(
+                f"The truth value of a tensor with shape {shape_text(self._aval.shape)} is ambiguous: it has "
+                f"{self._aval.size} elements. Use `tf.reduce_any`, `tf.reduce_all` or an index."
+            )
         return bool(self._array)
 
     def __float__(self) -> float:
-        self._one("float")
-        return float(self._array.reshape(())[()])
+        self._scalar("float")
+        return float(self._array)
 
     def __int__(self) -> int:
-        self._one("int")
-        return int(self._array.reshape(())[()])
+        self._scalar("int")
+        return int(self._array)
 
     def __complex__(self) -> complex:
-        self._one("complex number")
-        return complex(self._array.reshape(())[()])
+        self._scalar("complex number")
+        return complex(self._array)
 
     def __index__(self) -> int:
         if not self.dtype.is_integer or self._aval.shape != ():
             raise TypeError(f"Only integer scalar tensors can be used as an index, got {self._aval!r}.")
         return int(self._array)
 
-    def _one(self, what: str) -> None:
-        if self._aval.size != 1:
-            raise ValueError(
-                f"The {what} of a tensor with shape {shape_text(self._aval.shape)} is ambiguous: it has "
-                f"{self._aval.size} elements. Use `tf.reduce_any`, `tf.reduce_all` or an index."
+    def _scalar(self, what: str) -> None:
+        if self._aval.shape != ():
+            raise TypeError(
+                f"Only scalar tensors can be converted to a {what}, got shape {shape_text(self._aval.shape)}. Use an "
+                "index, `tf.squeeze`, or `x.numpy()` for all of its elements."
             )
 
     def __len__(self) -> int:

@@ -111,6 +111,22 @@ def test_objects_that_are_no_values(value: Any) -> None:
         tf.constant(value)
 
 
+@pytest.mark.parametrize(
+    "value",
+    [[1, "a"], ["a", 1], ("a", 1.0), [[1], ["a"]], [True, "a"], [np.int32(1), b"a"], [True, 1], [[np.True_, 1.5]]],
+)
+def test_lists_of_mixed_types(value: Any) -> None:
+    with pytest.raises(ValueError, match="mixed types"):
+        tf.constant(value)
+
+
+def test_truth_values_are_numbers_where_a_dtype_or_the_first_number_says_so() -> None:
+    assert tf.constant([True, 2], tf.int32).numpy().tolist() == [1, 2]
+    assert tf.constant([2, True]).numpy().tolist() == [2, 1]
+    assert tf.constant([b"a", "b"]).numpy().tolist() == [b"a", b"b"]
+    assert tf.constant([np.array(["a"]), ["b"]]).numpy().tolist() == [[b"a"], [b"b"]]
+
+
 @pytest.mark.parametrize("value", [np.array(["2020-01-01"], "datetime64[D]"), np.array([(1, 2)], "i4,i4")])
 def test_arrays_that_are_no_values(value: Any) -> None:
     with pytest.raises((TypeError, ValueError), match=r"dtype|type"):

@@ -70,10 +70,42 @@ def test_logic_of_bool_tensors() -> None:
     assert (a ^ b).numpy().tolist() == [False, True, False]
     assert (True & b).numpy().tolist() == [True, False, False]
     for f in (operator.and_, operator.or_, operator.xor):
-        with pytest.raises(TypeError, match=r"bool tensors.*tf\.bitwise"):
-            f(tf.constant([1]), tf.constant([2]))
-    with pytest.raises(TypeError, match="bool tensors"):
+        with pytest.raises(TypeError, match=r"bool or integer tensors, got a float tensor"):
+            f(tf.constant(1.0), 1)
+        with pytest.raises(tf.errors.InvalidArgumentError, match="one dtype"):
+            f(tf.constant([True]), tf.constant([2]))
+        with pytest.raises(TypeError, match="bool"):
+            f(tf.constant(True), 1)
+    with pytest.raises(TypeError, match="bool or integer tensors"):
         operator.invert(tf.constant([1.0]))
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64", "uint8"])
+@pytest.mark.parametrize("f", [operator.and_, operator.or_, operator.xor])
+def test_logic_of_integers_is_bitwise(f: Any, dtype: str) -> None:
+    a = np.array([12, 10, 3], dtype)
+    t = tf.constant(a)
+    for found in (f(t, 6), f(6, t), f(t, tf.constant(6, dtype)), f(tf.Variable(a), 6), tf.function(f)(t, 6)):
+        assert found.dtype.name == dtype
+        assert found.numpy().tolist() == f(a, 6).tolist()
+    assert (~t).numpy().tolist() == (~a).tolist()
+
+
+INT, LONG, FLOAT, WIDE = (tf.constant([1, 2], d) for d in ("int32", "int64", "float32", "float64"))
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "number", "target"),
+    [(INT, FLOAT, 1, "float32"), (FLOAT, INT, 2, "float32"), (LONG, INT, 2, "int64"), (FLOAT, WIDE, 1, "float64")],
+)
+def test_the_operand_that_loses_less_is_to_be_converted(a: Any, b: Any, number: int, target: str) -> None:
+    for f in (operator.truediv, operator.add, operator.mul):
+        with pytest.raises(
+            tf.errors.InvalidArgumentError, match=rf"operand {number} with `tf\.cast\(x, tf\.{target}\)"
+        ):
+            f(a, b)
+    with pytest.raises(tf.errors.InvalidArgumentError, match=rf"tf\.cast\(x, tf\.{target}\)"):
+        tf.matmul(a[None], b[:, None])
 
 
 @pytest.mark.parametrize("sign", ARITHMETIC)

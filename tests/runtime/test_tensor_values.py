@@ -128,7 +128,6 @@ def test_in_place_operators_make_new_tensors() -> None:
 
 def test_python_conversions() -> None:
     assert (float(tf.constant(2.5)), int(tf.constant(2.9)), complex(tf.constant(1.5))) == (2.5, 2, 1.5 + 0j)
-    assert (float(tf.constant([[2.5]])), int(tf.constant([7]))) == (2.5, 7)
     assert bool(tf.constant(0.1))
     assert not tf.constant([0])
     assert [10, 20, 30][tf.constant(1)] == 20
@@ -136,9 +135,13 @@ def test_python_conversions() -> None:
     for wrong in (tf.constant(1.0), tf.constant([1]), tf.constant(True)):
         with pytest.raises(TypeError, match="index"):
             [10, 20, 30][wrong]
-    for f in (float, int, bool):
-        with pytest.raises(ValueError, match=r"\(2,\).*2 elements"):
-            f(tf.constant([1.0, 2.0]))
+    for f in (float, int, complex):
+        for shape in ([1], [2], [0], [1, 1]):
+            for x in (tf.ones(shape), tf.Variable(tf.ones(shape))):
+                with pytest.raises(TypeError, match=r"Only scalar tensors.*index"):
+                    f(x)
+    with pytest.raises(ValueError, match=r"\(2,\).*2 elements"):
+        bool(tf.constant([1.0, 2.0]))
     with pytest.raises(ValueError, match=r"ambiguous.*tf\.reduce_a"):
         bool(tf.constant([1.0, 2.0]) > 0.0)
 
