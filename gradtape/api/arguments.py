@@ -96,6 +96,9 @@ def full_shape(shape: Any, size: int, of: Tensor) -> tuple[int, ...]:
         raise InvalidArgumentError(f"`shape` may have one -1 and no other negative number, got {list(dims)}.")
     if -1 in dims:
         rest = size_of(d for d in dims if d != -1)
+        if rest == 0 and size == 0:  # any number fits; TensorFlow's is what the sizes other than 0 leave
+            size, rest = (size_of(d for d in sizes if d > 0) for sizes in (of._aval.dims, dims))
+            return tuple(size // rest if d == -1 else d for d in dims)
         if rest == 0 or size % rest:
             raise InvalidArgumentError(
                 f"`reshape` cannot turn a tensor of shape {shape_text(of._aval.shape)} ({size} elements) into "

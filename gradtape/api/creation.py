@@ -217,7 +217,7 @@ def linspace(start: Any, stop: Any, num: Any, name: str | None = None, axis: int
       axis: where the new axis stands in the result.
 
     Raises:
-      ValueError: fewer than one number.
+      ValueError: a negative count.
       InvalidArgumentError: an axis that does not exist, or shapes that do not broadcast.
 
     >>> import gradtape as tf
@@ -226,8 +226,8 @@ def linspace(start: Any, stop: Any, num: Any, name: str | None = None, axis: int
     """
     first, last = convert_all([start, stop])
     count = int(num)
-    if count < 1:
-        raise ValueError(f"`linspace` wants `num` of 1 or more, got {count}.")
+    if count < 0:
+        raise ValueError(f"`linspace` wants `num` of 0 or more, got {count}.")
     if first._aval.dtype.is_integer:
         first, last = (unary(CAST.bind(dtype=float64), t) for t in (first, last))
     gap = binary(SUBTRACT.bind(), last, first)

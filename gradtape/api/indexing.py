@@ -11,13 +11,13 @@ from gradtape.api.arguments import dimensions, integers, one_axis, same_rank
 from gradtape.api.elementwise import cast, logical_and, maximum, where
 from gradtape.api.layout import concat
 from gradtape.api.reductions import reduce_all, reduce_sum
-from gradtape.ir.dtypes import DType, bool_, float32, int64
+from gradtape.ir.dtypes import DType, bool_, float32, int32, int64
 from gradtape.ir.errors import InvalidArgumentError
 from gradtape.ir.shapes import shape_text, size_of
 from gradtape.ops.indexing import GATHER, GATHER_ROWS, SCATTER_ADD, SCATTER_MAX
 from gradtape.ops.opaque import Opaque
 from gradtape.runtime.contract import reshape
-from gradtape.runtime.convert import as_optional_dtype, convert, convert_all
+from gradtape.runtime.convert import as_optional_dtype, convert, convert_all, convert_or_empty
 from gradtape.runtime.dispatch import binary
 from gradtape.runtime.subscript import positions, subscript
 from gradtape.runtime.tensor import SymbolicTensor, Tensor
@@ -320,7 +320,7 @@ def one_hot(
     [[1. 0. 0.]
      [0. 0. 1.]]
     """
-    at = convert(indices)
+    at = convert_or_empty(indices, int32)
     if not at._aval.dtype.is_integer:
         raise InvalidArgumentError(f"`one_hot` wants integer indices, got a {at.dtype.cname} tensor.")
     on, off, wanted = _on_and_off(on_value, off_value, as_optional_dtype(dtype))

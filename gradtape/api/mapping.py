@@ -8,7 +8,6 @@ from typing import Any
 import optree
 
 from gradtape.api.layout import stack
-from gradtape.ir.errors import InvalidArgumentError
 from gradtape.recording import flatten
 from gradtape.runtime.convert import convert
 from gradtape.runtime.subscript import subscript
@@ -109,7 +108,7 @@ def map_fn(
         )
     (count,) = sizes
     if not count:
-        raise InvalidArgumentError("`map_fn` over no elements cannot know the shape of its result.")
+        return mapped(fn, elems)  # what fn makes of a slice is seen without a slice
     rows = []
     spec: Any = None
     for i in range(count):

@@ -8,16 +8,18 @@ from typing import Any
 
 from gradtape.api.arguments import axes, one_axis
 from gradtape.api.elementwise import abs, cast, imag, real, square
-from gradtape.ir.dtypes import DType, as_dtype, float32, float64, int64
+from gradtape.ir.dtypes import DType, as_dtype, bool_, float32, float64, int64
 from gradtape.ops import reductions as r
 from gradtape.ops.reduction import Reduction
-from gradtape.runtime.convert import convert
+from gradtape.runtime.convert import convert, convert_or_empty
 from gradtape.runtime.dispatch import unary
 from gradtape.runtime.tensor import EagerTensor, Tensor
 
 
 def _reduce(op: Reduction, x: Any, axis: Any, keepdims: bool) -> Tensor:
-    t = x if type(x) is EagerTensor else convert(x)
+    t: Tensor = x
+    if type(x) is not EagerTensor:
+        t = convert_or_empty(x, bool_) if op.accepts == "b" else convert(x)
     return unary(op.bind(axes=axes(axis, t.ndim), keepdims=bool(keepdims)), t)
 
 

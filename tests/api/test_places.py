@@ -130,7 +130,28 @@ def test_linspace_ends() -> None:
     line = tf.linspace(tf.constant(-1.0), 0.1, 7)
     assert float(line[0]) == -1.0 and float(line[-1]) == float(np.float32(0.1))
     assert tf.linspace(2.0, 5.0, 1).numpy().tolist() == [2.0]
+    assert tf.linspace(0.0, 1.0, 0).shape == (0,)
+    assert tf.linspace([0.0, 1.0], [1.0, 2.0], 0, axis=1).shape == (2, 0)
     assert tf.linspace(0, 10, 5).dtype == tf.float64 and float(tf.linspace(0, 10, 5)[1]) == 2.5
+
+
+def test_an_unknown_size_beside_zeros() -> None:
+    for given, wanted, shape in (
+        ([0], [0, -1], (0, 1)),
+        ([0, 3], [-1, 0], (3, 0)),
+        ([0, 3], [-1, 3], (0, 3)),
+        ([0], [-1, 3], (0, 3)),
+    ):
+        assert tf.reshape(tf.zeros(given), wanted).shape == shape
+
+
+def test_empty_lists() -> None:
+    """Of no element no dtype follows: each function takes an empty list as what it works on."""
+    for dtype in (tf.int32, tf.bool, tf.float16, tf.complex64, tf.string):
+        assert tf.constant([], dtype).dtype == dtype and tf.constant([], dtype).shape == (0,)
+    assert not tf.reduce_any([]) and tf.reduce_all([])
+    assert tf.reduce_any([[], []], axis=1).numpy().tolist() == [False, False]
+    assert tf.one_hot([], 3).shape == (0, 3) and tf.one_hot([[], []], 3).shape == (2, 0, 3)
 
 
 def test_one_hot() -> None:
@@ -205,7 +226,7 @@ def test_shapes_that_broadcast() -> None:
         (lambda: tf.roll([1], [1, 2], 0), tf.errors.InvalidArgumentError, "same size"),
         (lambda: tf.stack([]), tf.errors.InvalidArgumentError, "at least one"),
         (lambda: tf.concat([], 0), tf.errors.InvalidArgumentError, "at least one"),
-        (lambda: tf.linspace(0.0, 1.0, 0), ValueError, "1 or more"),
+        (lambda: tf.linspace(0.0, 1.0, -1), ValueError, "0 or more"),
     ],
 )
 def test_errors(call: Callable[[], Any], error: type[Exception], says: str) -> None:

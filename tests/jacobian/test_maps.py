@@ -218,6 +218,14 @@ def test_elements_that_do_not_fit(mapped: Any) -> None:
         mapped(lambda e: e, [])
 
 
+@pytest.mark.parametrize("mapped", [tf.vectorized_map, tf.map_fn])
+def test_slices_that_are_not_there(mapped: Any) -> None:
+    """What the function makes of a slice gives the shapes and dtypes."""
+    assert mapped(lambda a: a * 2, tf.zeros([0, 3])).shape == (0, 3)
+    found = mapped(lambda e: {"sum": tf.reduce_sum(e[0]), "flag": e[1] > 0}, (tf.zeros([0, 3]), tf.zeros([0, 2])))
+    assert found["sum"].shape == (0,) and found["flag"].shape == (0, 2) and found["flag"].dtype == tf.bool
+
+
 def test_a_function_that_returns_nothing() -> None:
     with pytest.raises(ValueError, match="None"):
         tf.vectorized_map(lambda r: None, tf.constant(X))

@@ -23,7 +23,7 @@ def not_finite() -> Any:
     g = tape.gradient(y, x)
     v.assign_add([3e38, 1.0, -np.inf])
     v.assign_sub([1.0, np.inf, np.nan])
-    tf.constant([7, 0]) // tf.constant([0, 0])
+    tf.constant([7.0, 0.0]) // tf.constant([0.0, 0.0])
     tf.cast(tf.constant([np.nan, 1e20]), tf.int32)
     tf.cast(tf.constant(1e300, tf.float64), tf.float16)
     tf.reduce_mean(tf.zeros([0]))
