@@ -35,7 +35,7 @@ SINH = _unary("sinh", "sinh", lambda x: fn.cosh(x), "The hyperbolic sine.", acce
 COSH = _unary("cosh", "cosh", lambda x: fn.sinh(x), "The hyperbolic cosine.", accepts=FC)
 TANH = _unary("tanh", "tanh", lambda out: 1 - out * out, "The hyperbolic tangent.", accepts=FC)
 ASINH = _unary("asinh", "arcsinh", lambda x: 1 / fn.sqrt(x * x + 1), "The inverse hyperbolic sine.")
-ACOSH = _unary("acosh", "arccosh", lambda x: 1 / fn.sqrt(x * x - 1), "The inverse hyperbolic cosine.", (1.3, 3.0))
+ACOSH = _unary("acosh", "arccosh", lambda x: 1 / (fn.sqrt(x - 1) * fn.sqrt(x + 1)), "The inverse hyperbolic cosine.", (1.3, 3.0))
 ATANH = _unary("atanh", "arctanh", lambda x: 1 / (1 - x * x), "The inverse hyperbolic tangent.", UNIT)
 ATAN2 = Pointwise(
     "atan2",
@@ -102,7 +102,7 @@ SELU_SCALE, SELU_ALPHA = 1.0507009873554805, 1.6732632423543772
 SELU = _unary(
     "selu",
     lambda x: SELU_SCALE * fn.select(x > 0, x, SELU_ALPHA * fn.expm1(x)),
-    lambda out: fn.select(out > 0, SELU_SCALE, out + SELU_SCALE * SELU_ALPHA),
+    lambda out: fn.select(out >= 0, SELU_SCALE, out + SELU_SCALE * SELU_ALPHA),
     "The self-normalising exponential unit.",
     avoid=(0.0,),
 )

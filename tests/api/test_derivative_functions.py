@@ -115,3 +115,19 @@ def test_branches_and_loops() -> None:
     assert [float(t) for t in (taken, chosen, power)] == [9.0, 21.0, 27.0]
     assert [float(tape.gradient(t, x)) for t in (taken, chosen, power)] == [6.0, 7.0, 27.0]
     assert float(tf.cond(tf.constant(False), lambda: tf.constant(1.0), lambda: tf.constant(2.0))) == 2.0
+
+
+def test_slopes_at_the_ends_of_branches() -> None:
+    """At 0 `selu` has the slope of its right side and `elu` that of both; `acosh` has none below 1, and NaN says so."""
+    scale = 1.0507009873554805
+    x = tf.constant([0.0, -1.0, 1.0], tf.float64)
+    for f, want in ((tf.nn.selu, [scale, scale * 1.6732632423543772 / np.e, scale]), (tf.nn.elu, [1, 1 / np.e, 1])):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = f(x)
+        np.testing.assert_allclose(tape.gradient(y, x), want, rtol=1e-12)
+    x = tf.constant([0.5, -0.5, -1.0, -2.0, 2.0], tf.float64)
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = tf.acosh(x)
+    np.testing.assert_allclose(tape.gradient(y, x), [np.nan] * 4 + [3**-0.5], rtol=1e-12)
