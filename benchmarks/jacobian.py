@@ -33,7 +33,8 @@ SLOW = Pace(0.01, 8, 24)  # for programs of which one call fills several slices
 
 def _ours(task: Task, quick: bool) -> list[Program]:
     names = list(task.inputs(quick))
-    answers: dict[str, Answer] = {"eager": tape_answer(gradtape, task, names)}
+    answer = tape_answer(gradtape, task, names)
+    answers: dict[str, Answer] = {"eager": answer, "function": gradtape.function(answer)}
     if task.question == "hessian":
         answers["tape.hessian"] = our_hessian(gradtape, task, names)
     if task.question == "examples":

@@ -222,6 +222,7 @@ from gradtape.jacobians import BatchDependenceWarning
 from gradtape.module import Module
 from gradtape.recording import UnconnectedGradients
 from gradtape.runtime.indexed_slices import IndexedSlices
+from gradtape.runtime.plans import JacobianPlan
 from gradtape.runtime.structured import Jacobian
 from gradtape.runtime.tensor import Tensor
 from gradtape.runtime.variable import Variable
@@ -236,6 +237,7 @@ __all__ = [
     "GradientTape",
     "IndexedSlices",
     "Jacobian",
+    "JacobianPlan",
     "Module",
     "Tensor",
     "TensorShape",
