@@ -6,7 +6,7 @@ from typing import Any
 
 from gradtape.api.arguments import integer
 from gradtape.api.elementwise import where
-from gradtape.api.random import uniform
+from gradtape.api.sampling import uniform
 from gradtape.ir.dtypes import float32, float64
 from gradtape.ir.errors import InvalidArgumentError
 from gradtape.ir.shapes import broadcast, shape_text

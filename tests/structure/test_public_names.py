@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 LIST = Path(__file__).with_name("public_names.txt")
 
@@ -34,6 +36,22 @@ def test_every_name_in_all_is_public_and_there() -> None:
     run = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
     assert json.loads(run.stdout) == []
+
+
+NAMESPACES = ["autodiff", "bitwise", "dtypes", "errors", "image", "linalg", "math", "nn", "random", "signal"]
+
+
+@pytest.mark.parametrize("name", NAMESPACES)
+def test_a_namespace_shows_no_more_than_its_public_names(name: str) -> None:
+    script = (
+        f"import json, gradtape; m = gradtape.{name}; "
+        "print(json.dumps([sorted(n for n in dir(m) if not n.startswith('_')), sorted(m.__all__)]))"
+    )
+    run = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    shown, public = json.loads(run.stdout)
+    assert public
+    assert shown == public
 
 
 if __name__ == "__main__":
