@@ -65,6 +65,7 @@ class Recording:
 
         Raises:
           ValueError: when something is neither.
+          AttributeError: a tape that has not been entered, or that has given its derivatives.
 
         >>> import gradtape as tf
         >>> with tf.GradientTape() as tape:
@@ -74,7 +75,7 @@ class Recording:
         """
         recorder = self._recorder
         if recorder is None:
-            recorder = self._recorder = Recorder(self._watch_accessed)
+            raise AttributeError("`watch` wants a tape that is in use: enter it first, with `with tape:`.")
         for t in leaves_of(tensor):
             if isinstance(t, Variable):
                 recorder.watch_variable(t)

@@ -338,6 +338,8 @@ WRONG: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: built(layers.Dense(1), None, 3)(tf.ones([2, 4])), ValueError, r"have value 3, but received .*\(2, 4\)"),
     (lambda: built(layers.Dense(1), None, None), ValueError, r"last axis .* should be known"),
     (lambda: layers.Dense(1).kernel, AttributeError, "'Dense' has no attribute 'kernel'. The layer is not built yet"),
+    (lambda: layers.Dense(1).weight, AttributeError, "'Dense' has no attribute 'weight'.$"),
+    (lambda: tf.keras.Sequential([layers.Dense(1)]).predict, AttributeError, "has no attribute 'predict'.$"),
     (lambda: layers.Dense(1)([tf.ones([1, 2]), tf.ones([1, 2])]), ValueError, "expects one tensor, got a list"),
     (lambda: built(layers.Dense(1), None, 2).set_weights([np.ones((2, 1))]), ValueError, "length 1.*expecting 2"),
     (lambda: layers.Dense(1).set_weights([np.ones((2, 1))]), ValueError, "expecting 0 weights. It is not built"),

@@ -40,13 +40,14 @@ def test_watching_twice_is_watching_once() -> None:
     assert float(tape.gradient(y, x)) == 6.0
 
 
-def test_watch_before_the_block_counts() -> None:
+def test_watch_wants_a_tape_that_has_been_entered() -> None:
     x = tf.constant(3.0)
     tape = tf.GradientTape()
-    tape.watch(x)
-    outside = x * 100.0
+    with pytest.raises(AttributeError, match="enter it first"):
+        tape.watch(x)
     with tape:
-        y = x * x + outside
+        tape.watch(x)
+        y = x * x
     assert float(tape.gradient(y, x)) == 6.0
 
 

@@ -289,11 +289,18 @@ class Layer:
             v.assign(array)
 
     def __getattr__(self, name: str) -> Any:
-        hint = "" if self.built else " The layer is not built yet: call it on inputs or `build` it first."
+        is_early = not self.built and name in _made_by_build(type(self))
+        hint = " The layer is not built yet: call it on inputs or `build` it first." if is_early else ""
         raise AttributeError(f"Layer '{type(self).__name__}' has no attribute '{name}'.{hint}")
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} name={self.name}, built={self.built}>"
+
+
+def _made_by_build(layer: type) -> set[str]:
+    """The names that the `build` methods of a class and its bases use, among them those of the weights they make."""
+    builds = (vars(c).get("build") for c in layer.__mro__)
+    return {n for b in builds for n in getattr(getattr(inspect.unwrap(b), "__code__", None), "co_names", ())}
 
 
 def _marking(build: Callable[..., None]) -> Callable[..., None]:
