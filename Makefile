@@ -17,6 +17,7 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet
 help:
 	@echo 'make demo          train a network on real handwritten digits; two pictures land in out/'
 	@echo 'make test          the whole test suite, doctests included'
+	@echo '                   a part of it: $(BIN)/python -m pytest tests/tape -k nested'
 	@echo 'make lint          ruff and mypy (make types: mypy alone)'
 	@echo 'make docs          the manual, into docs/_build/html'
 	@echo 'make bench         time gradtape against the peers that are installed'
