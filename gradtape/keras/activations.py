@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gradtape.api import elementwise as e
-from gradtape.api import rows
+from gradtape.api import rows, transcendental
 from gradtape.api.creation import convert_to_tensor
 from gradtape.keras.names import by_name
 from gradtape.runtime.tensor import Tensor
@@ -14,6 +14,7 @@ from gradtape.runtime.tensor import Tensor
 __all__ = [
     "elu",
     "exponential",
+    "gelu",
     "get",
     "hard_sigmoid",
     "leaky_relu",
@@ -111,6 +112,16 @@ def hard_sigmoid(x: Any) -> Tensor:
     return e.relu6(convert_to_tensor(x) + 3.0) / 6.0
 
 
+def gelu(x: Any, approximate: bool = False) -> Tensor:
+    """x · Φ(x), with the normal distribution function Φ; `approximate` takes a formula with tanh for it.
+
+    >>> import gradtape as tf
+    >>> print(tf.keras.activations.gelu([-1.0, 0.0, 2.0]).numpy().round(4))
+    [-0.1587  0.      1.9545]
+    """
+    return transcendental.gelu(x, approximate)
+
+
 def silu(x: Any) -> Tensor:
     """x · sigmoid(x), also called swish.
 
@@ -128,6 +139,7 @@ log_sigmoid, exponential = e.log_sigmoid, e.exp
 _KNOWN: dict[str, Callable[..., Tensor]] = {
     "elu": elu,
     "exponential": exponential,
+    "gelu": gelu,
     "hard_sigmoid": hard_sigmoid,
     "leaky_relu": leaky_relu,
     "linear": linear,

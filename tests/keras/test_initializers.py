@@ -108,6 +108,7 @@ ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
     "relu6": lambda x: np.clip(x, 0, 6),
     "selu": lambda x: SCALE * _split(x, ALPHA * np.expm1(x)),
     "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
+    "gelu": lambda x: x * np.vectorize(math.erfc)(-x / float(np.float32(math.sqrt(2)))) / 2,  # TensorFlow rounds this root
     "silu": lambda x: x / (1 + np.exp(-x)),
     "softmax": lambda x: np.exp(x) / np.exp(x).sum(),
     "softplus": lambda x: np.log1p(np.exp(x)),
