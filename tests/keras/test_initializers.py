@@ -91,6 +91,9 @@ def test_an_initializer_may_be_a_function() -> None:
     assert layer([[1.0, 1.0]]).numpy().tolist() == [[2.0, 2.0]]
 
 
+ROOT = float(np.float32(math.sqrt(0.5)))  # rounded, as in TensorFlow
+
+
 def _split(x: Any, below: Any) -> Any:
     return np.where(x > 0, x, below)
 
@@ -108,7 +111,7 @@ ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
     "relu6": lambda x: np.clip(x, 0, 6),
     "selu": lambda x: SCALE * _split(x, ALPHA * np.expm1(x)),
     "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
-    "gelu": lambda x: x * np.vectorize(math.erfc)(-x / float(np.float32(math.sqrt(2)))) / 2,  # TensorFlow rounds this root
+    "gelu": lambda x: x * np.vectorize(math.erfc)(-x * ROOT) / 2,
     "silu": lambda x: x / (1 + np.exp(-x)),
     "softmax": lambda x: np.exp(x) / np.exp(x).sum(),
     "softplus": lambda x: np.log1p(np.exp(x)),

@@ -299,8 +299,8 @@ class Layer:
 
 def _made_by_build(layer: type) -> set[str]:
     """The names that the `build` methods of a class and its bases use, among them those of the weights they make."""
-    builds = (vars(c).get("build") for c in layer.__mro__)
-    return {n for b in builds for n in getattr(getattr(inspect.unwrap(b), "__code__", None), "co_names", ())}
+    builds = [inspect.unwrap(c.__dict__["build"]) for c in layer.__mro__ if "build" in c.__dict__]
+    return {n for build in builds for n in getattr(getattr(build, "__code__", None), "co_names", ())}
 
 
 def _marking(build: Callable[..., None]) -> Callable[..., None]:
