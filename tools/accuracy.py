@@ -203,7 +203,7 @@ NumPy {numpy} on one machine; where NumPy's own function is the op, other proces
 
 Written by `python tools/accuracy.py`.
 
-| op | float32 | float64 | worst operand in float64 | bound | |
+| op | float32 | float64 | worst operand in float64 | bounds | why |
 |---|---|---|---|---|---|
 """
 TAIL = """
@@ -215,7 +215,8 @@ def row(op: Pointwise, single: Found, double: Found) -> str:
     bound = bound_of(op.name)
     at = ", ".join(f"{x:.6g}" for x in double.at) if double.ulps else ""
     limits = f"{bound.single:g} / {bound.double:g}"
-    return f"| `{op.name}` | {single.ulps:.2f} | {double.ulps:.2f} | {at} | {limits} | {remark(bound)} |"
+    why = remark(bound) + ("measured for positive operands" if op.name in POSITIVE else "")
+    return f"| `{op.name}` | {single.ulps:.2f} | {double.ulps:.2f} | {at} | {limits} | {why} |"
 
 
 def remark(bound: Bound) -> str:

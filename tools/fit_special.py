@@ -1,9 +1,10 @@
 """Fits the rational approximations of the special functions and writes `gradtape/ops/coefficients.py`.
 
-Each is p(t) / q(t) with q(0) = 1, interpolating in 60 digits at Chebyshev nodes, whose error is within a small
-factor of the smallest possible. The largest error on a dense grid is written next to the coefficients. One above 2⁻⁵⁶
-(relative to what the approximation is a part of, see `share`), or above 2⁻⁵² once the coefficients are rounded to
-double precision, is refused. Run it after a change here; a test in `tests/accuracy/` fails while the names differ.
+Each is p(t) / q(t) with q(0) = 1, in most cases q = 1, interpolating in 60 digits at Chebyshev nodes, whose error is
+within a small factor of the smallest possible. The largest error on a dense grid is written next to the coefficients.
+One above 2⁻⁵⁶ (relative to what the approximation is a part of, see `share`), or above 2⁻⁵² once the coefficients are
+rounded to double precision, is refused. Run it after a change here; a test in `tests/accuracy/` fails while the names
+and degrees differ.
 
     python tools/fit_special.py
 """
@@ -128,8 +129,8 @@ def _digamma_far(v: Any) -> Any:
     return mp.mpf("0.5") if v == 0 else (mp.log(1 / v) - mp.digamma(1 / v)) / v
 
 
-def _trigamma(u: Any) -> Any:
-    return mp.psi(1, 1 + u)
+def _trigamma(t: Any) -> Any:
+    return mp.psi(1, 1 + unmoebius(t, 1))
 
 
 def _trigamma_far(v: Any) -> Any:
@@ -162,13 +163,13 @@ FITS = [
     Fit("ERF", "erf(x)/x - 1 in x² on |x| <= 1", _erf, 0, 1, (5, 5), share=1),
     Fit(
         "ERFC_NEAR",
-        "exp(a²) erfc(a) (1 + 2a) in (a - 2)/(a + 2) on 0.25 <= a <= 3",
+        "exp(a²) erfc(a) (1 + 2a) in (a - 2)/(a + 2) on 0.25 <= a <= 3.5",
         _erfc_near,
         moebius("0.25", 2),
-        moebius(3, 2),
-        (8, 8),
+        moebius("3.5", 2),
+        (18, 0),
     ),
-    Fit("ERFC_FAR", "exp(a²) erfc(a) a in 1/a² on a >= 3", _erfc_far, 0, mp.mpf(1) / 9, (7, 7)),
+    Fit("ERFC_FAR", "exp(a²) erfc(a) a in 1/a² on a >= 3.5", _erfc_far, 0, 1 / mp.mpf("12.25"), (16, 0)),
     Fit("ERFINV", "erfinv(x)/x in x² - 1/8 on |x| <= 0.5", _erfinv, -EIGHTH, EIGHTH, (14, 0)),
     *[
         Fit(
@@ -198,7 +199,7 @@ FITS = [
     Fit("GAMMA_STIRLING", "Γ(x) over Stirling's main factor in 1/x on x >= 4", _gamma_stirling, 0, QUARTER, (6, 6)),
     Fit("DIGAMMA", "ψ(1+u) / (1 + u - root) on 0 <= u <= 3", _digamma, 0, 3, (8, 8)),
     Fit("DIGAMMA_FAR", "x (log x - ψ(x)) in 1/x on x >= 4", _digamma_far, 0, QUARTER, (6, 6)),
-    Fit("TRIGAMMA", "ψ'(1+u) on 0 <= u <= 3", _trigamma, 0, 3, (9, 8)),
+    Fit("TRIGAMMA", "ψ'(1+u) in (u - 1)/(u + 1) on 0 <= u <= 3", _trigamma, -1, HALF, (20, 0)),
     Fit("TRIGAMMA_FAR", "x (x ψ'(x) - 1) in 1/x on x >= 4", _trigamma_far, 0, QUARTER, (6, 6), share=QUARTER),
     Fit("BESSEL_I0", "(I0(x) - 1)/z in z = x²/4 on |x| <= 6", _i0, 0, 9, (13, 0)),
     Fit("BESSEL_I1", "I1(x)/x in z = x²/4 on |x| <= 6", _i1, 0, 9, (14, 0)),

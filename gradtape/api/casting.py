@@ -68,6 +68,10 @@ def saturate_cast(value: Any, dtype: Any, name: str | None = None) -> Tensor:
     return cast(clip_by_value(x, low, high) if low is not None else x, target)
 
 
+def _exact(number: Any) -> int | float:
+    return int(number) if isinstance(number, int | np.integer) else float(number)
+
+
 def _limits(source: DType, target: DType) -> tuple[Any, Any]:
     """The smallest and the largest number of the source dtype that the target holds; None where it holds all."""
     if source.is_bool or (source.min >= target.min and source.max <= target.max):
@@ -77,8 +81,9 @@ def _limits(source: DType, target: DType) -> tuple[Any, Any]:
         return number(max(source.min, int(target.min))), number(min(source.max, int(target.max)))
     low, high = (number(v) for v in (max(source.min, target.min), min(source.max, target.max)))
     # Rounding to the source may have left the target's range, as 2³¹ - 1 does in single precision.
-    if low < target.min:
+    # Python compares a float with an int exactly.
+    if float(low) < _exact(target.min):
         low = np.nextafter(low, number(0))
-    if high > target.max:
+    if float(high) > _exact(target.max):
         high = np.nextafter(high, number(0))
     return low, high

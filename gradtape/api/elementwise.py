@@ -43,7 +43,6 @@ tanh = _one("tanh", e.TANH, "tf.tanh([0.0, 1.0])", "[0.     0.7616]")
 asinh = _one("asinh", e.ASINH, "tf.asinh([0.0, 1.0])", "[0.     0.8814]")
 acosh = _one("acosh", e.ACOSH, "tf.acosh([1.0, 2.0])", "[0.    1.317]")
 atanh = _one("atanh", e.ATANH, "tf.atanh([0.0, 0.5])", "[0.     0.5493]")
-sigmoid = _one("sigmoid", e.SIGMOID, "tf.sigmoid([0.0, -100.0])", "[0.5 0. ]")
 softplus = _one("softplus", e.SOFTPLUS, "tf.nn.softplus([0.0, 100.0])", "[  0.6931 100.    ]", "features")
 log_sigmoid = _one("log_sigmoid", e.LOG_SIGMOID, "tf.math.log_sigmoid([0.0, -100.0])", "[  -0.6931 -100.    ]")
 softsign = _one("softsign", e.SOFTSIGN, "tf.nn.softsign([1.0, -3.0])", "[ 0.5  -0.75]", "features")
@@ -136,6 +135,21 @@ def sign(x: Any, name: str | None = None) -> Tensor:
         return unary(a.SIGN.bind(), x)
     size = absolute(x)
     return divide_no_nan(x, complex(size, convert(0.0, size._aval.dtype)))
+
+
+def sigmoid(x: Any, name: str | None = None) -> Tensor:
+    """1 / (1 + exp(-x)), without overflow.
+
+    Args:
+      x: tensors of a floating or complex dtype, or what becomes one.
+      name: accepted for compatibility.
+
+    >>> import gradtape as tf
+    >>> print(tf.sigmoid([0.0, -100.0]).numpy().round(4))
+    [0.5 0. ]
+    """
+    x = convert(x)
+    return reciprocal(1.0 + exp(-x)) if x._aval.dtype.is_complex else unary(e.SIGMOID.bind(), x)
 
 
 def round(x: Any, name: str | None = None) -> Tensor:
@@ -278,5 +292,6 @@ def add_n(inputs: Any, name: str | None = None) -> Tensor:
             raise InvalidArgumentError(f"`add_n` wants tensors of one shape, got {total.shape} and {p.shape}.")
         total = binary(a.ADD.bind(), total, p)
     return total
+
 
 __test__ = doctests(globals())

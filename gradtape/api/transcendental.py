@@ -152,4 +152,5 @@ def crelu(features: Any, axis: int = -1, name: str | None = None) -> Tensor:
     x = convert(features)
     return concat([relu(x), relu(-x)], axis=axis)
 
+
 __test__ = doctests(globals())

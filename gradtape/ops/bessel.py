@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from gradtape.ir.expr import Expr, fn
 from gradtape.ops import coefficients as c
 from gradtape.ops.pointwise import Pointwise
@@ -30,10 +32,10 @@ def _far(x: Expr, of: c.Ratio) -> Expr:
 
 
 def _grown(x: Expr, of: c.Ratio) -> Expr:
-    """I(|x|) for |x| >= 6; exp(|x|) is taken in two halves, because it overflows first. At 1000 both have."""
+    """I(|x|) for |x| >= 6. exp(|x|) overflows before I does, so e⁸ of it is in the coefficients; |x| - 8 is exact.
+    At 1000 both have overflown."""
     a = fn.minimum(fn.abs(x), 1000)
-    half = fn.exp(0.5 * a)
-    return _far(a, of) * half * half
+    return _far(a, c.Ratio(tuple(p * math.exp(8) for p in of.p), of.q)) * fn.exp(a - 8)
 
 
 def _is_near(x: Expr) -> Expr:

@@ -22,21 +22,55 @@ def _unary(
 EXP = _unary("exp", "exp", lambda out: out, "e to the power x.", accepts=FC)
 EXPM1 = _unary("expm1", "expm1", lambda out: out + 1, "exp(x) - 1, exact near 0.", accepts=FC)
 LOG = _unary("log", "log", lambda x: 1 / x, "The natural logarithm.", POSITIVE, accepts=FC)
-LOG1P = _unary("log1p", "log1p", lambda x: 1 / (x + 1), "log(1 + x), exact near 0.", POSITIVE, accepts=FC)
-SQRT = _unary("sqrt", "sqrt", lambda out: 0.5 / out, "The square root.", POSITIVE, accepts=FC, linear_at_zero=True)
+
+
+def _log1p(xp: Any, x: Any) -> Any:
+    """NumPy's own, except of small complex numbers, whose real part it loses: there ½ log1p(|1 + x|² - 1)."""
+    if x.dtype.kind != "c":
+        return xp.log1p(x)
+    small = xp.abs(x) < 0.5
+    near = xp.where(small, x, 0)
+    square = near.real * (2 + near.real) + near.imag * near.imag
+    out = xp.empty_like(near)
+    out.real, out.imag = 0.5 * xp.log1p(square), xp.arctan2(near.imag, 1 + near.real)
+    return xp.where(small, out, xp.log1p(x))
+
+
+LOG1P = _unary("log1p", None, lambda x: 1 / (x + 1), "log(1 + x), exact near 0.", POSITIVE, array=_log1p, accepts=FC)
+SQRT_SLOPE = _unary(
+    "sqrt_slope",
+    lambda x: 0.5 / x,
+    lambda out: -2 * out * out,
+    "1 / (2x), the slope of the square root x, such that a zero cotangent gives zero to the second order as well.",
+    POSITIVE,
+    accepts=FC,
+    linear_at_zero=True,
+)
+SQRT = _unary(
+    "sqrt", "sqrt", lambda out: fn.sqrt_slope(out), "The square root.", POSITIVE, accepts=FC, linear_at_zero=True
+)
 RSQRT = _unary("rsqrt", lambda x: 1 / fn.sqrt(x), lambda x, out: -0.5 * out / x, "1 / sqrt(x).", POSITIVE, accepts=FC)
 SIN = _unary("sin", "sin", lambda x: fn.cos(x), "The sine.", accepts=FC)
 COS = _unary("cos", "cos", lambda x: -fn.sin(x), "The cosine.", accepts=FC)
 TAN = _unary("tan", "tan", lambda out: 1 + out * out, "The tangent.", (-1.2, 1.2), accepts=FC)
-ASIN = _unary("asin", "arcsin", lambda x: 1 / fn.sqrt(1 - x * x), "The inverse sine.", UNIT)
-ACOS = _unary("acos", "arccos", lambda x: -1 / fn.sqrt(1 - x * x), "The inverse cosine.", UNIT)
-ATAN = _unary("atan", "arctan", lambda x: 1 / (1 + x * x), "The inverse tangent.")
+ASIN = _unary("asin", "arcsin", lambda x: 1 / fn.sqrt((1 - x) * (1 + x)), "The inverse sine.", UNIT, accepts=FC)
+ACOS = _unary("acos", "arccos", lambda x: -1 / fn.sqrt((1 - x) * (1 + x)), "The inverse cosine.", UNIT, accepts=FC)
+ATAN = _unary("atan", "arctan", lambda x: 1 / (1 + x * x), "The inverse tangent.", accepts=FC)
 SINH = _unary("sinh", "sinh", lambda x: fn.cosh(x), "The hyperbolic sine.", accepts=FC)
 COSH = _unary("cosh", "cosh", lambda x: fn.sinh(x), "The hyperbolic cosine.", accepts=FC)
 TANH = _unary("tanh", "tanh", lambda out: 1 - out * out, "The hyperbolic tangent.", accepts=FC)
-ASINH = _unary("asinh", "arcsinh", lambda x: 1 / fn.sqrt(x * x + 1), "The inverse hyperbolic sine.")
-ACOSH = _unary("acosh", "arccosh", lambda x: 1 / (fn.sqrt(x - 1) * fn.sqrt(x + 1)), "The inverse hyperbolic cosine.", (1.3, 3.0))
-ATANH = _unary("atanh", "arctanh", lambda x: 1 / (1 - x * x), "The inverse hyperbolic tangent.", UNIT)
+ASINH = _unary("asinh", "arcsinh", lambda x: 1 / fn.sqrt(x * x + 1), "The inverse hyperbolic sine.", accepts=FC)
+ACOSH = _unary(
+    "acosh",
+    "arccosh",
+    lambda x: 1 / (fn.sqrt(x - 1) * fn.sqrt(x + 1)),
+    "The inverse hyperbolic cosine.",
+    (1.3, 3.0),
+    accepts=FC,
+)
+ATANH = _unary(
+    "atanh", "arctanh", lambda x: 1 / ((1 - x) * (1 + x)), "The inverse hyperbolic tangent.", UNIT, accepts=FC
+)
 ATAN2 = Pointwise(
     "atan2",
     "arctan2",

@@ -26,9 +26,9 @@ def _erf_near(x: Expr) -> Expr:
 
 def _scaled(a: Expr) -> Expr:
     """exp(a²) erfc(a) for a >= 0.25."""
-    near, far = clip(a, 0.25, 3), fn.maximum(a, 3)
+    near, far = clip(a, 0.25, 3.5), fn.maximum(a, 3.5)
     return fn.select(
-        a < 3, ratio((near - 2) / (near + 2), c.ERFC_NEAR) / (1 + 2 * near), ratio(1 / (far * far), c.ERFC_FAR) / far
+        a < 3.5, ratio((near - 2) / (near + 2), c.ERFC_NEAR) / (1 + 2 * near), ratio(1 / (far * far), c.ERFC_FAR) / far
     )
 
 
@@ -75,8 +75,8 @@ ERFC = Pointwise(
 def _mills(a: Expr) -> tuple[Expr, Expr]:
     """exp(a²/2) P(X > a) for a >= 0.5, and a times that: half of `_scaled(a / √2)`, its constants put where they
     round nothing."""
-    near, far = clip(a / ROOT_2, 0.25, 3), fn.maximum(a, 4.2426)
-    is_near = a < 4.2426
+    near, far = clip(a / ROOT_2, 0.25, 3.5), fn.maximum(a, 4.9497)
+    is_near = a < 4.9497
     close = ratio((near - 2) / (near + 2), c.ERFC_NEAR) / (2 + 4 * near)
     distant = ratio(2 / (far * far), MILLS_FAR)
     return fn.select(is_near, close, distant / far), fn.select(is_near, a * close, distant)

@@ -86,9 +86,9 @@ DIGAMMA = Pointwise(
 def _trigamma(x: Expr) -> Expr:
     y, below, u, far = _psi_operand(x)
     v = 1 / far
-    base = fn.select(y < 4, ratio(u, c.TRIGAMMA), v * (1 + v * ratio(v, c.TRIGAMMA_FAR)))
+    base = fn.select(y < 4, ratio((u - 1) / (u + 1), c.TRIGAMMA), v * (1 + v * ratio(v, c.TRIGAMMA_FAR)))
     value = base + fn.select(below, fn.square(1 / y), 0)
-    value = fn.select(x < 0, fn.square(PI / fn.sin(_angle(x))) - value, value)
+    value = fn.select(x < 0, PI**2 / fn.square(fn.sin(_angle(x))) - value, value)
     return fn.select(_is_pole(x), INF, value)
 
 

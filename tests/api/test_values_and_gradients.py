@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 import gradtape as tf
-from tests.api import elementwise_calls, layout_calls, product_calls, reduction_calls, window_calls
+from tests.api import elementwise_calls, layout_calls, product_calls, reduction_calls, special_calls, window_calls
 from tests.api.calls import Call, flat, is_real
 
 TABLE = [
     c
-    for module in (elementwise_calls, reduction_calls, layout_calls, product_calls, window_calls)
+    for module in (elementwise_calls, special_calls, reduction_calls, layout_calls, product_calls, window_calls)
     for c in module.CALLS
 ]
 
