@@ -20,7 +20,7 @@ from gradtape.recording import flatten, leaves_of
 from gradtape.runtime.convert import convert
 from gradtape.runtime.dispatch import execute, unary
 from gradtape.runtime.state import STATE
-from gradtape.runtime.tensor import Tensor, wrap
+from gradtape.runtime.tensor import SymbolicTensor, SymbolicTensorError, Tensor, wrap
 from gradtape.runtime.variable import Variable
 from gradtape.tape import GradientTape
 from gradtape.transforms.differentiate import filled_step
@@ -115,6 +115,11 @@ def _call(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) 
     result, rule = _split(answer, f)
     results, structure = flatten(result)
     inner = [convert(r) for r in results]
+    if any(isinstance(t, SymbolicTensor) for t in inner):
+        raise SymbolicTensorError(
+            f"The custom gradient `{getattr(f, '__name__', 'function')}` is a Python rule that wants values, and cannot "
+            "be traced. In `tf.vectorized_map`, apply it to the whole batch outside, or use `tf.map_fn`."
+        )
     outputs = [wrap(t._array, t._aval) for t in inner]
     variables = [v for v in read.values() if not any(v is a for a in given)]
     operands = [t for t in inputs if isinstance(t, Tensor)]
