@@ -117,7 +117,7 @@ def _call(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) 
     inner = [convert(r) for r in results]
     if any(isinstance(t, SymbolicTensor) for t in inner):
         raise SymbolicTensorError(
-            f"The custom gradient `{getattr(f, '__name__', 'function')}` is a Python rule that wants values, and cannot "
+            f"The custom gradient `{getattr(f, '__name__', 'function')}` is a Python rule that wants values and cannot "
             "be traced. In `tf.vectorized_map`, apply it to the whole batch outside, or use `tf.map_fn`."
         )
     outputs = [wrap(t._array, t._aval) for t in inner]
