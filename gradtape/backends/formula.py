@@ -42,8 +42,10 @@ def _flat(a: Any, first: Any) -> bool:
 def _in_blocks(whole: Callable[..., Any], arrays: Sequence[Any], first: Any) -> Any:
     flat = [a if a.size == 1 else a.reshape(-1) for a in arrays]
     out = None
-    for start in range(0, first.size, BLOCK):
-        stop = min(start + BLOCK, first.size)
+    # Of wide elements half as many: arrays from 128 KiB on get fresh pages from the system each time.
+    length = BLOCK if first.dtype.itemsize <= 4 else BLOCK // 2
+    for start in range(0, first.size, length):
+        stop = min(start + length, first.size)
         part = whole(*[a if a.size == 1 else a[start:stop] for a in flat])
         if out is None:
             out = np.empty(first.size, part.dtype)
