@@ -184,8 +184,8 @@ def silu(features: Any, beta: float = 1.0) -> Tensor:
     """x * sigmoid(beta * x), also called swish.
 
     >>> import gradtape as tf
-    >>> print(tf.nn.silu([0.0, 2.0]).numpy())
-    [0.       1.761594]
+    >>> print(tf.nn.silu([0.0, -1.0]).numpy().round(4))
+    [ 0.     -0.2689]
     """
     x = convert(features)
     return unary(e.SILU.bind(), x) if beta == 1.0 else x * sigmoid(x * beta)

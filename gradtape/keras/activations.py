@@ -126,8 +126,8 @@ def silu(x: Any) -> Tensor:
     """x · sigmoid(x), also called swish.
 
     >>> import gradtape as tf
-    >>> print(tf.keras.activations.silu([0.0, 2.0]).numpy())
-    [0.       1.761594]
+    >>> print(tf.keras.activations.silu([0.0, -1.0]).numpy().round(4))
+    [ 0.     -0.2689]
     """
     return e.silu(x)
 
