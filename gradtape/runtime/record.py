@@ -6,6 +6,7 @@ avals of those that are new; equal programs walk equal paths. Only residuals are
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -78,9 +79,10 @@ TRIE = Trie()
 
 
 class Recorder:
-    """What one tape has recorded since its last reset."""
+    """What one tape has recorded since its last reset. What a signal handler or a finalizer runs in the midst of a
+    record is recorded after it."""
 
-    __slots__ = ("hosts", "node", "saved", "slots", "variables", "watch_accessed")
+    __slots__ = ("busy", "hosts", "late", "node", "saved", "slots", "variables", "watch_accessed")
 
     def __init__(self, watch_accessed: bool = True) -> None:
         self.node = TRIE.root
@@ -89,9 +91,23 @@ class Recorder:
         self.slots: dict[int, int] = {}  # by id of tensor or variable
         self.saved: list[Tensor] = []
         self.hosts: list[Callable[..., Any]] = []
+        self.busy = False
+        self.late: list[Callable[[], Any]] = []
 
     def watch(self, x: Any) -> None:
         """Make a tensor or variable a source; one that already depends on a source keeps its history."""
+        if self.busy:
+            self.late.append(functools.partial(self.watch, x))
+            return
+        self.busy = True
+        try:
+            self._watch(x)
+        finally:
+            self.busy = False
+        if self.late:
+            self._catch_up()
+
+    def _watch(self, x: Any) -> None:
         if self.slots.get(x._id, 0) > 0:
             return
         key = (WATCH, x._aval)
@@ -125,7 +141,25 @@ class Recorder:
         self.watch(variable)
 
     def record(self, step: Step, inputs: Sequence[Any], outputs: Sequence[Tensor]) -> bool:
-        """Record a step, if gradients flow through it; the answer says whether they do."""
+        """Record a step, if gradients flow through it; the answer says whether they do (no, where it is recorded
+        later)."""
+        if self.busy:
+            self.late.append(functools.partial(self.record, step, inputs, outputs))
+            return False
+        self.busy = True
+        try:
+            recorded = self._record(step, inputs, outputs)
+        finally:
+            self.busy = False
+        if self.late:
+            self._catch_up()
+        return recorded
+
+    def _catch_up(self) -> None:
+        while self.late:
+            self.late.pop(0)()
+
+    def _record(self, step: Step, inputs: Sequence[Any], outputs: Sequence[Tensor]) -> bool:
         slots = self.slots
         get = slots.get
         active = False
@@ -161,6 +195,9 @@ class Recorder:
 
     def record_custom(self, inputs: Sequence[Any], outputs: Sequence[Tensor], rule: Callable[..., Any]) -> None:
         """Record a function with a rule of its own."""
+        if self.busy:
+            self.late.append(functools.partial(self.record_custom, inputs, outputs, rule))
+            return
         step = CUSTOM_CALL.bind(ordinal=len(self.hosts), results=tuple(t._aval for t in outputs), absent=())
         if self.record(step, inputs, outputs):
             self.hosts.append(rule)
