@@ -238,8 +238,19 @@ class Layer:
         """The variables that training should change."""
         if not self._trainable:
             return []
-        own = (layer._own() for layer in self._flattened() if layer._trainable)
-        return list({v._id: v for found in own for v in found if v.trainable}.values())
+        found: dict[int, Variable] = {}
+        seen: set[int] = set()
+        waiting: list[Layer] = [self]
+        while waiting:  # once over each layer's attributes: a training step asks for this
+            layer = waiting.pop()
+            if id(layer) in seen:
+                continue
+            seen.add(id(layer))
+            parts = inside(layer, (Layer, Variable))
+            if layer._trainable:
+                found.update((v._id, v) for v in parts if isinstance(v, Variable) and v.trainable)
+            waiting += [p for p in reversed(parts) if isinstance(p, Layer)]
+        return list(found.values())
 
     @property
     def non_trainable_variables(self) -> list[Variable]:
@@ -325,8 +336,8 @@ def _marking(build: Callable[..., None]) -> Callable[..., None]:
 _LEAVES = frozenset([str, int, float, bool, type(None), FunctionType, DType, InputSpec])  # with nothing inside
 
 
-def inside(layer: Layer, kind: type) -> list[Any]:
-    """The instances of a class among a layer's attributes, and in lists, tuples and dicts that are attributes."""
+def inside(layer: Layer, kind: type | tuple[type, ...]) -> list[Any]:
+    """The instances of classes among a layer's attributes, and in lists, tuples and dicts that are attributes."""
     found: list[Any] = []
     waiting = [v for v in layer.__dict__.values() if type(v) not in _LEAVES][::-1]
     while waiting:
