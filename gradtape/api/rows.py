@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from gradtape.api.arguments import one_axis
-from gradtape.api.elementwise import cast, maximum, rsqrt, square
+from gradtape.api.elementwise import (
+    cast,
+    exp,
+    greater,
+    less,
+    log,
+    logical_or,
+    maximum,
+    rsqrt,
+    softplus,
+    square,
+    where,
+)
 from gradtape.api.reductions import reduce_mean, reduce_sum
 from gradtape.ir.dtypes import float32
 from gradtape.ir.errors import InvalidArgumentError
@@ -67,6 +80,63 @@ def sparse_softmax_cross_entropy_with_logits(labels: Any, logits: Any, name: str
     [0.6931472]
     """
     return binary(r.SPARSE_CROSS_ENTROPY.bind(), convert(labels), convert(logits))
+
+
+def log_poisson_loss(targets: Any, log_input: Any, compute_full_loss: bool = False, name: str | None = None) -> Tensor:
+    """exp(log_input) - targets · log_input: the negative log-likelihood of counts, without the term that depends on
+    the targets alone.
+
+    Args:
+      targets: counts, of the shape and dtype of `log_input`.
+      log_input: logarithms of the expected counts.
+      compute_full_loss: add Stirling's approximation of that term, for targets above 1.
+      name: accepted for compatibility.
+
+    Raises:
+      ValueError: operands of different shapes.
+
+    >>> import gradtape as tf
+    >>> print(tf.nn.log_poisson_loss([2.0], [0.0]).numpy())
+    [1.]
+    """
+    x = convert(log_input)
+    z = operand(targets, x._aval.dtype)
+    if z._aval.shape != x._aval.shape:
+        raise ValueError(
+            f"`log_input` and `targets` must have the same shape, received ({x.shape} vs {z.shape}). Reshape one."
+        )
+    loss = exp(x) - x * z
+    if not compute_full_loss:
+        return loss
+    counted = logical_or(less(z, operand(0, z._aval.dtype)), greater(z, operand(1, z._aval.dtype)))
+    stirling = z * log(z) - z + log(z * (2 * math.pi)) * 0.5
+    return loss + where(counted, stirling, operand(0, z._aval.dtype))
+
+
+def weighted_cross_entropy_with_logits(labels: Any, logits: Any, pos_weight: Any, name: str | None = None) -> Tensor:
+    """-pos_weight · labels · log(sigmoid(x)) - (1 - labels) · log(1 - sigmoid(x)), without overflow.
+
+    Args:
+      labels: probabilities, of the shape and dtype of `logits`.
+      logits: x.
+      pos_weight: the weight of positive examples; it broadcasts.
+      name: accepted for compatibility.
+
+    Raises:
+      ValueError: labels and logits of different shapes.
+
+    >>> import gradtape as tf
+    >>> print(tf.nn.weighted_cross_entropy_with_logits(labels=[1.0], logits=[0.0], pos_weight=2.0).numpy())
+    [1.3862944]
+    """
+    x = convert(logits)
+    z = operand(labels, x._aval.dtype)
+    if z._aval.shape != x._aval.shape:
+        raise ValueError(
+            f"`logits` and `labels` must have the same shape, received ({x.shape} vs {z.shape}). Reshape one."
+        )
+    weight = 1 + (operand(pos_weight, x._aval.dtype) - 1) * z
+    return (1 - z) * x + weight * softplus(-x)
 
 
 def l2_loss(t: Any, name: str | None = None) -> Tensor:
