@@ -151,6 +151,7 @@ from gradtape.api.layout import (
     unstack,
 )
 from gradtape.api.mapping import foldl, foldr, map_fn, scan, vectorized_map
+from gradtape.api.norms import norm
 from gradtape.api.partition import (
     dynamic_partition,
     dynamic_stitch,
@@ -160,7 +161,6 @@ from gradtape.api.reductions import (
     argmax,
     argmin,
     cumsum,
-    norm,
     reduce_all,
     reduce_any,
     reduce_logsumexp,

@@ -14,8 +14,8 @@ from gradtape.api.diagonals import (
     tensor_diag_part,
     trace,
 )
+from gradtape.api.norms import norm
 from gradtape.api.products import einsum, matmul, matvec, tensordot
-from gradtape.api.reductions import norm
 from gradtape.api.rows import l2_normalize
 from gradtape.api.systems import (
     cholesky,

@@ -163,54 +163,6 @@ def reduce_std(input_tensor: Any, axis: Any = None, keepdims: bool = False, name
     return cast(spread / (math.sqrt(count) if count else float("nan")), dtype)
 
 
-def norm(
-    tensor: Any, ord: Any = "euclidean", axis: Any = None, keepdims: bool = False, name: str | None = None
-) -> Tensor:
-    """A norm of vectors (`axis` None or one axis), or the Frobenius norm of matrices (two axes).
-
-    Args:
-      tensor: a floating or complex tensor.
-      ord: "euclidean", "fro", 1, 2, infinity, or another positive number.
-      axis: None for all elements, one axis, or a pair of axes.
-      keepdims: whether reduced axes stay, with size 1.
-      name: accepted for compatibility.
-
-    Returns:
-      The norms; their gradient at 0 is 0.
-
-    Raises:
-      ValueError: an order that does not exist for these axes.
-
-    >>> import gradtape as tf
-    >>> print(tf.norm([[3.0, 4.0], [0.0, 0.0]], axis=1).numpy())
-    [5. 0.]
-    """
-    x = convert(tensor)
-    pair = isinstance(axis, list | tuple) and len(axis) == 2
-    if ord in ("euclidean", "fro") or (ord == 2 and not pair):
-        return reduce_euclidean_norm(abs(x) if x._aval.dtype.is_complex else x, axis, keepdims)
-    if isinstance(ord, str) or ord <= 0:
-        raise ValueError(f"`ord` should be 'euclidean', 'fro' or a positive number, got {ord!r}.")
-    size = abs(x)
-    if pair:
-        return _matrix_norm(size, ord, axis, keepdims)
-    if ord == 1:
-        return reduce_sum(size, axis, keepdims)
-    if ord == math.inf:
-        return reduce_max(size, axis, keepdims)
-    return reduce_sum(size**ord, axis, keepdims) ** (1.0 / ord)
-
-
-def _matrix_norm(size: Tensor, ord: Any, axis: Any, keepdims: bool) -> Tensor:
-    """The largest column sum (1) or row sum (infinity)."""
-    if ord not in (1, math.inf):
-        raise ValueError(f"A matrix norm of order {ord!r} is not supported. Use 1, infinity or 'fro'.")
-    rows, columns = (one_axis(k, size.ndim) for k in axis)
-    summed, other = (rows, columns) if ord == 1 else (columns, rows)
-    result = reduce_max(reduce_sum(size, summed, True), other, True)
-    return result if keepdims else reduce_sum(result, axis)
-
-
 def argmax(input: Any, axis: Any = None, output_type: Any = int64, name: str | None = None) -> Tensor:
     """The position of the largest element along an axis (0 by default); of equal ones the first.
 

@@ -10,7 +10,8 @@ from gradtape.api.diagonals import adjoint as adjoint_of
 from gradtape.api.diagonals import diag, diag_part
 from gradtape.api.elementwise import cast, log, real
 from gradtape.api.layout import roll
-from gradtape.api.reductions import norm, reduce_sum
+from gradtape.api.norms import norm
+from gradtape.api.reductions import reduce_sum
 from gradtape.ir.errors import InvalidArgumentError
 from gradtape.ir.shapes import shape_text
 from gradtape.ops import determinants, matrix_functions, solving

@@ -165,6 +165,17 @@ OTHERS: tuple[Call, ...] = (
     call("norm", lambda x: np.linalg.norm(x, "fro", axis=(0, 1)), draw(2, 3), ord="fro", axis=[0, 1]),
     call("norm", lambda x: np.linalg.norm(x, 1, axis=(0, 1)), draw(2, 3), ord=1, axis=[0, 1]),
     call("norm", lambda x: np.linalg.norm(x, np.inf, axis=(0, 1)), draw(2, 3), ord=np.inf, axis=[0, 1]),
+    *(
+        call("norm", lambda x, o=o, a=a: np.linalg.norm(x, o, a), draw(2, 3, 2), ord=o, axis=list(a))
+        for o in ("fro", 1, 2, np.inf)
+        for a in ((0, 1), (2, 0), (-1, -2))
+    ),
+    *(
+        call("norm", lambda x, o=o: np.linalg.norm(x, o, (2, 0), True), draw(2, 3, 2), ord=o, axis=(2, 0), keepdims=1)
+        for o in ("fro", 1, 2.0, np.inf)
+    ),
+    call("norm", lambda x: (np.abs(x) ** 0.5).sum(0, keepdims=True) ** 2, draw(2, 3), ord=0.5, axis=0, keepdims=True),
+    call("norm", lambda x: np.linalg.norm(x, 2, (0, 1)), draw(1, 3), ord=2, axis=[0, 1]),
     call("clip_by_norm", lambda x: clipped(x, 1.5), draw(2, 3), clip_norm=1.5),
     call("clip_by_norm", lambda x: x, draw(2, 3), clip_norm=50.0),
     call("clip_by_norm", lambda x: clipped(x, 0.7, 1), draw(2, 3), clip_norm=0.7, axes=[1]),
