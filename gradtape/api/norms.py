@@ -55,7 +55,7 @@ def norm(
         return reduce_euclidean_norm(x, picked, kept)
     if picked is not None and pair:
         axes_of(picked, x.ndim)  # they exist, and are two
-        return _of_matrices(x, order, *(one_axis(k, x.ndim) for k in picked), kept)
+        return _of_matrices(x, order, (one_axis(picked[0], x.ndim), one_axis(picked[1], x.ndim)), kept)
     return _of_vectors(abs(x), order, picked, kept)
 
 
@@ -95,7 +95,8 @@ def _of_vectors(size: Tensor, ord: float, axis: list[int] | None, keepdims: bool
     return _zero_where_zero(total, total ** (1.0 / ord))
 
 
-def _of_matrices(x: Tensor, ord: Any, rows: int, columns: int, keepdims: bool) -> Tensor:
+def _of_matrices(x: Tensor, ord: Any, axis: tuple[int, int], keepdims: bool) -> Tensor:
+    rows, columns = axis
     if ord == 2:
         rest = [k for k in range(x.ndim) if k not in (rows, columns)]
         values = unary(SINGULAR_VALUES.bind(), transpose(x, [*rest, rows, columns]))
