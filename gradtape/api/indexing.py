@@ -11,7 +11,7 @@ from gradtape.api.arguments import dimensions, integers, one_axis, same_rank
 from gradtape.api.elementwise import cast, logical_and, maximum, where
 from gradtape.api.layout import concat
 from gradtape.api.reductions import reduce_all, reduce_sum
-from gradtape.ir.dtypes import DType, bool_, float32, int32, int64
+from gradtape.ir.dtypes import DType, float32, int32, int64
 from gradtape.ir.errors import InvalidArgumentError
 from gradtape.ir.shapes import shape_text, size_of
 from gradtape.ops.indexing import GATHER, GATHER_ROWS, SCATTER_ADD, SCATTER_MAX
@@ -19,6 +19,7 @@ from gradtape.ops.opaque import Opaque
 from gradtape.runtime.contract import reshape
 from gradtape.runtime.convert import as_optional_dtype, convert, convert_all, convert_or_empty
 from gradtape.runtime.dispatch import binary
+from gradtape.runtime.masking import masked
 from gradtape.runtime.subscript import positions, subscript
 from gradtape.runtime.tensor import SymbolicTensor, Tensor
 
@@ -277,20 +278,8 @@ def boolean_mask(tensor: Any, mask: Any, axis: Any = None, name: str = "boolean_
     >>> print(tf.boolean_mask([1, 2, 3], [True, False, True]).numpy())
     [1 3]
     """
-    x, chosen = convert(tensor), convert(mask)
-    if chosen._aval.dtype is not bool_:
-        raise TypeError(f"`boolean_mask` wants a bool mask, got a {chosen.dtype.cname} tensor.")
-    k = one_axis(axis, x.ndim) if axis is not None else 0
-    dims, over = x._aval.dims, chosen.ndim
-    if not over:
-        raise ValueError("`boolean_mask` wants a mask with at least one axis, got a scalar.")
-    if dims[k : k + over] != chosen._aval.dims:
-        raise ValueError(
-            f"Shapes {shape_text(dims[k : k + over])} and {chosen.shape} are incompatible: "
-            f"the mask must fit axes from {k}."
-        )
-    rows = reshape(x, (*dims[:k], size_of(dims[k : k + over]), *dims[k + over :]))
-    return binary(GATHER.bind(axis=k, batch_dims=0), rows, positions(np.flatnonzero(np.asarray(chosen))))
+    x = convert(tensor)
+    return masked(x, mask, 0 if axis is None else one_axis(axis, x.ndim))
 
 
 def one_hot(

@@ -1,4 +1,4 @@
-"""Python subscripts on tensors: integers, slices, `...`, `tf.newaxis`, tensors in them. Floor: runtime."""
+"""Python subscripts on tensors: integers, slices, `...`, `tf.newaxis`, tensors in them; masks. Floor: runtime."""
 
 from __future__ import annotations
 
@@ -12,16 +12,22 @@ from gradtape.ir.errors import InvalidArgumentError
 from gradtape.ir.shapes import shape_text
 from gradtape.ops.layout import RESHAPE, SLICE
 from gradtape.runtime.dispatch import binary, unary
+from gradtape.runtime.masking import is_mask, masked
 from gradtape.runtime.tensor import Tensor, wrap
 
 
 def subscript(x: Tensor, key: Any) -> Tensor:
-    """`x[key]`.
+    """`x[key]`. A mask as the whole key picks elements; a list of other things is read as a tuple.
 
     Raises:
       InvalidArgumentError: an index out of bounds, or too many of them.
       TypeError: a key that subscripts do not take.
+      ValueError: a mask that does not fit.
     """
+    if not isinstance(key, tuple | slice | int) or isinstance(key, bool):
+        if is_mask(key):
+            return masked(x, key, 0)
+        key = tuple(key) if isinstance(key, list) else key
     parts = key if isinstance(key, tuple) else (key,)
     cut = _Cut(x, _expanded(parts, x))
     if cut.axes:
@@ -99,7 +105,10 @@ def _expanded(parts: tuple[Any, ...], x: Tensor) -> list[Any]:
 
 def _integer(part: Any) -> int:
     if isinstance(part, bool) or getattr(part, "dtype", None) == bool_:
-        raise TypeError(f"A bool is no index, got {_named(part)}. To pick by a mask use `tf.boolean_mask(x, mask)`.")
+        raise TypeError(
+            f"A bool is no index among others, got {_named(part)}. To pick by a mask along some axes use "
+            "`tf.boolean_mask(x, mask, axis)`."
+        )
     try:
         return int(part.__index__())
     except (AttributeError, TypeError):

@@ -108,7 +108,6 @@ def test_nothing_in_a_scalar() -> None:
 @pytest.mark.parametrize(
     ("key", "way"),
     [
-        ([0, 1], "tf.gather"),
         (([0, 1], [0, 1]), "tf.gather"),
         (np.array([0, 1]), "tf.gather"),
         (tf.constant([0, 1]), "tf.gather"),
@@ -116,17 +115,94 @@ def test_nothing_in_a_scalar() -> None:
         (tf.constant(1.0), "tf.gather"),
         ("a", "tf.gather"),
         (slice(0.5, 2.0), "tf.gather"),
-        (True, "tf.boolean_mask"),
-        (np.True_, "tf.boolean_mask"),
-        (X[:, 0, 0] > 3.0, "tf.boolean_mask"),
-        (tf.constant(X) > 3.0, "tf.boolean_mask"),
-        (tf.constant(True), "tf.boolean_mask"),
+        ((True, 0), "tf.boolean_mask"),
+        ((slice(None), X[0, :, 0] > 3.0), "tf.boolean_mask"),
+        ((X[:, 0, 0] > 3.0, 0), "tf.boolean_mask"),
+        ((tf.constant(X[:, 0, 0]) > 3.0, ...), "tf.boolean_mask"),
+        ([True, 0], "tf.boolean_mask"),
     ],
     ids=lambda v: repr(v)[:24],
 )
 def test_what_subscripts_do_not_take(key: Any, way: str) -> None:
     with pytest.raises(TypeError, match=rf"got .*{way}"):
         tf.constant(X)[key]
+
+
+MASKS = [
+    X[:, 0, 0] > 20.0,
+    X[..., 0] % 2 == 0,
+    X > 7.0,
+    X < 0.0,
+    np.zeros((4, 5), bool),
+    [True, False, False, True],
+    [np.True_, np.False_, np.False_, np.True_],
+    [[True, False, True, False, True]] * 4,
+]
+
+
+@pytest.mark.parametrize("mask", MASKS, ids=lambda m: str(np.shape(m)))
+def test_masks_pick_what_numpys_do_and_hand_the_gradient_back(mask: Any) -> None:
+    want = X[np.array(mask)]
+    kinds = [mask, tf.constant(mask), tf.Variable(mask), np.array(mask)]
+    for key in kinds:
+        for x in (tf.constant(X), tf.Variable(X)):
+            with tf.GradientTape() as tape:
+                tape.watch(x)
+                y = x[key]
+                z = tf.reduce_sum(y**2)
+            assert y.shape == want.shape and np.array_equal(y, want)
+            grad = np.zeros_like(X)
+            grad[np.array(mask)] = 2 * want
+            assert np.array_equal(tf.convert_to_tensor(tape.gradient(z, x)), grad)
+
+
+def test_jacobians_and_second_derivatives_through_masks() -> None:
+    x = tf.constant(X[0])
+    with tf.GradientTape() as outer:
+        outer.watch(x)
+        with tf.GradientTape(persistent=True) as tape:
+            tape.watch(x)
+            y = (x**3)[x > 5.0]
+        g = tape.gradient(y, x)
+    rows = tape.jacobian(y, x, experimental_use_pfor=False)
+    assert np.array_equal(tape.jacobian(y, x), rows)
+    assert rows.shape == [9, 5, 3]
+    assert np.array_equal(outer.gradient(g, x), np.where(X[0] > 5.0, 6 * X[0], 0.0))
+
+
+def test_masks_of_traced_functions() -> None:
+    kept = tf.constant([True, False, True])
+    pick = tf.function(lambda x: x[kept] * 2.0)
+    assert pick(tf.constant([1.0, 2.0, 3.0])).numpy().tolist() == [2.0, 6.0]
+    assert tf.vectorized_map(lambda x: x[kept], tf.constant([[1.0, 2.0, 3.0]])).numpy().tolist() == [[1.0, 3.0]]
+    with pytest.raises(TypeError, match=r"picks is not known.*tf\.where\(mask"):
+        tf.vectorized_map(lambda x: x[x > 1.0], tf.constant([[1.0, 2.0, 3.0]]))
+
+
+@pytest.mark.parametrize(
+    ("mask", "words"),
+    [
+        (True, "cannot be scalar"),
+        (np.True_, "cannot be scalar"),
+        (tf.constant(False), "cannot be scalar"),
+        (np.array(True), "cannot be scalar"),
+        (np.ones(3, bool), r"\(4,\) and \(3,\) are incompatible"),
+        (np.ones((4, 1), bool), r"\(4, 5\) and \(4, 1\) are incompatible"),
+        (np.ones((4, 5, 3, 1), bool), "incompatible"),
+        ([[True, False], [True]], "non-rectangular"),
+    ],
+    ids=lambda v: repr(v)[:24],
+)
+def test_masks_that_do_not_fit(mask: Any, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        tf.constant(X)[mask]
+
+
+def test_lists_are_read_as_tuples() -> None:
+    x = tf.constant(X)
+    assert np.array_equal(x[[1, 2]], X[1, 2])
+    assert np.array_equal(x[[1, slice(None, 2)]], X[1, :2])
+    assert np.array_equal(x[[]], X)
 
 
 INDEX = st.integers(-7, 7)
