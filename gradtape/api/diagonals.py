@@ -6,16 +6,20 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.api.arguments import integer, integers
+from gradtape.api.arguments import integer
+from gradtape.api.bands import Band, band_around, band_of
 from gradtape.api.elementwise import conj, where
 from gradtape.api.reductions import reduce_sum
-from gradtape.ir.errors import InvalidArgumentError, UnimplementedError
+from gradtape.ir.dtypes import bool_
+from gradtape.ir.errors import InvalidArgumentError
 from gradtape.ir.shapes import shape_text, size_of
+from gradtape.ops.indexing import GATHER
 from gradtape.ops.layout import DIAGONAL, PAD, TRANSPOSE, UNDIAGONAL
 from gradtape.runtime.contract import reshape
 from gradtape.runtime.convert import convert
-from gradtape.runtime.dispatch import unary
+from gradtape.runtime.dispatch import binary, unary
 from gradtape.runtime.operators import operand
+from gradtape.runtime.subscript import positions
 from gradtape.runtime.tensor import Tensor
 
 
@@ -24,24 +28,6 @@ def _matrices(x: Any, name: str) -> Tensor:
     if t.ndim < 2:
         raise InvalidArgumentError(f"`{name}` wants matrices (..., m, n), got shape {shape_text(t._aval.shape)}.")
     return t
-
-
-def _one(k: Any, name: str) -> int:
-    """The number of a diagonal."""
-    numbers = integers(k, "k")
-    if len(set(numbers)) != 1:
-        raise UnimplementedError(
-            f"`{name}` takes one diagonal `k`, got a band {list(numbers)}. Take its diagonals one by one, or use "
-            "`tf.linalg.band_part`."
-        )
-    return numbers[0]
-
-
-def _inside(k: int, rows: int, columns: int, name: str) -> None:
-    if not -rows < k < columns and (k or (rows and columns)):
-        raise InvalidArgumentError(
-            f"`{name}` got `k` = {k}; matrices of shape ({rows}, {columns}) have diagonals {1 - rows} to {columns - 1}."
-        )
 
 
 def _offsets(rows: int, columns: int) -> Any:
@@ -82,34 +68,51 @@ def adjoint(matrix: Any, name: str | None = None) -> Tensor:
 def diag_part(
     input: Any, name: str = "diag_part", k: Any = 0, padding_value: Any = 0, align: str = "RIGHT_LEFT"
 ) -> Tensor:
-    """A diagonal of matrices.
+    """A diagonal of matrices, or a band of diagonals as rows.
 
     Args:
       input: matrices (..., m, n).
       name: accepted for compatibility.
-      k: which diagonal: 0 is the main one, positive ones lie above it, negative ones below.
-      padding_value, align: accepted for compatibility; one diagonal needs no padding.
+      k: which diagonal: 0 is the main one, positive ones lie above it, negative ones below. A pair is the lowest and
+        the highest of a band.
+      padding_value: what fills up the rows of shorter diagonals of a band.
+      align: on which side of their rows the diagonals of a band stand, those above the main one and those below it:
+        "RIGHT_LEFT", "LEFT_RIGHT", "LEFT_LEFT" or "RIGHT_RIGHT".
 
     Returns:
-      The elements (..., length of the diagonal).
+      The elements (..., length of the diagonal); of a band (..., number of diagonals, length of the longest), the
+      highest diagonal first.
 
     Raises:
       InvalidArgumentError: there is no such diagonal.
-      UnimplementedError: `k` is a band of diagonals.
 
     >>> import gradtape as tf
-    >>> print(tf.linalg.diag_part([[1.0, 2.0], [3.0, 4.0]]).numpy())
-    [1. 4.]
     >>> print(tf.linalg.diag_part([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], k=1).numpy())
     [2. 6.]
+    >>> print(tf.linalg.diag_part([[1.0, 2.0], [3.0, 4.0]], k=(-1, 0), padding_value=9.0).numpy())
+    [[1. 4.]
+     [3. 9.]]
     """
-    x, k = _matrices(input, "diag_part"), _one(k, "diag_part")
+    x = _matrices(input, "diag_part")
     rows, columns = x._aval.dims[-2:]
-    _inside(k, rows, columns, "diag_part")
-    top, left = max(-k, 0), max(k, 0)
-    length = min(rows - top, columns - left)
-    square = x if rows == columns == length else x[..., top : top + length, left : left + length]
-    return unary(DIAGONAL.bind(), square)
+    band = band_of(k, rows, columns, align, "diag_part")
+    if band.count == 1:
+        return _one_diagonal(x, band)
+    flat = reshape(x, (*x._aval.dims[:-2], rows * columns))
+    at = band.elements()
+    picked = binary(GATHER.bind(axis=flat.ndim - 1, batch_dims=0), flat, positions(np.maximum(at, 0)))
+    return where(convert(at >= 0), picked, _padding(padding_value, x)) if (at < 0).any() else picked
+
+
+def _one_diagonal(x: Tensor, band: Band) -> Tensor:
+    top, left, n = max(-band.low, 0), max(band.low, 0), band.length
+    return unary(DIAGONAL.bind(), x if band.rows == band.columns == n else x[..., top : top + n, left : left + n])
+
+
+def _padding(value: Any, of: Tensor) -> Tensor:
+    """A number as one of a tensor's dtype."""
+    dtype = of._aval.dtype
+    return convert(bool(value)) if dtype is bool_ and not isinstance(value, Tensor) else operand(value, dtype)
 
 
 def diag(
@@ -121,86 +124,93 @@ def diag(
     padding_value: Any = 0,
     align: str = "RIGHT_LEFT",
 ) -> Tensor:
-    """Matrices with a given diagonal.
+    """Matrices with a given diagonal, or a given band of diagonals.
 
     Args:
-      diagonal: the elements (..., n).
+      diagonal: the elements (..., n); of a band (..., number of diagonals, n), the highest diagonal first.
       name: accepted for compatibility.
-      k: which diagonal: 0 is the main one, positive ones lie above it, negative ones below.
-      num_rows, num_cols: the size of the matrices; -1 for the smallest that the diagonal fits, in square matrices
+      k: which diagonal: 0 is the main one, positive ones lie above it, negative ones below. A pair is the lowest and
+        the highest of a band.
+      num_rows, num_cols: the size of the matrices; -1 for the smallest that the diagonals fit, in square matrices
         where neither is given.
       padding_value: what stands everywhere else.
-      align: accepted for compatibility.
+      align: on which side of their rows shorter diagonals of a band stand, those above the main one and those below
+        it: "RIGHT_LEFT", "LEFT_RIGHT", "LEFT_LEFT" or "RIGHT_RIGHT".
 
     Raises:
-      InvalidArgumentError: matrices of which this is no whole diagonal.
-      UnimplementedError: `k` is a band of diagonals.
+      InvalidArgumentError: matrices of which this is no whole diagonal, or another number of rows than diagonals.
 
     >>> import gradtape as tf
-    >>> print(tf.linalg.diag([1.0, 2.0]).numpy())
-    [[1. 0.]
-     [0. 2.]]
     >>> print(tf.linalg.diag([1.0], k=1, padding_value=9.0).numpy())
     [[9. 1.]
      [9. 9.]]
+    >>> print(tf.linalg.diag([[1.0, 2.0], [3.0, 0.0]], k=(-1, 0)).numpy())
+    [[1. 0.]
+     [3. 2.]]
     """
-    d, k = convert(diagonal), _one(k, "diag")
+    d = convert(diagonal)
     if d.ndim < 1:
         raise InvalidArgumentError("`diag` wants diagonals (..., n), got a scalar.")
-    n = d._aval.dims[-1]
-    rows, columns = _size((integer(num_rows, "num_rows"), integer(num_cols, "num_cols")), k, n)
-    out = unary(UNDIAGONAL.bind(), d)
-    if (rows, columns) != (n, n):
-        lead, top, left = (0,) * (d.ndim - 1), max(-k, 0), max(k, 0)
-        out = unary(PAD.bind(low=(*lead, top, left), high=(*lead, rows - n - top, columns - n - left)), out)
+    size = (integer(num_rows, "num_rows"), integer(num_cols, "num_cols"))
+    band = band_around(k, d._aval.dims, size, align)
+    out = _with_diagonal(d, band) if band.count == 1 else _with_band(d, band)
     if isinstance(padding_value, int | float) and padding_value == 0:
         return out
-    return where(convert(_offsets(rows, columns) == k), out, operand(padding_value, d._aval.dtype))
+    return where(convert(band.inside()), out, _padding(padding_value, d))
 
 
-def _size(given: tuple[int, int], k: int, n: int) -> tuple[int, int]:
-    """The rows and columns of matrices whose k-th diagonal has n elements."""
-    top, left = max(-k, 0), max(k, 0)
-    least = (n + abs(k),) * 2 if given == (-1, -1) else (n + top, n + left)
-    rows, columns = (usual if m == -1 else m for m, usual in zip(given, least, strict=True))
-    if rows < n + top or columns < n + left or min(rows - top, columns - left) != n:
-        raise InvalidArgumentError(
-            f"`diag` got {n} elements for `k` = {k}, which are no whole diagonal of matrices of shape "
-            f"({rows}, {columns})."
-        )
-    return rows, columns
+def _with_diagonal(d: Tensor, band: Band) -> Tensor:
+    out, n = unary(UNDIAGONAL.bind(), d), band.length
+    if (band.rows, band.columns) == (n, n):
+        return out
+    lead, top, left = (0,) * (d.ndim - 1), max(-band.low, 0), max(band.low, 0)
+    return unary(
+        PAD.bind(low=(*lead, top, left), high=(*lead, band.rows - n - top, band.columns - n - left)),
+        out,
+    )
+
+
+def _with_band(d: Tensor, band: Band) -> Tensor:
+    """All elements in a line with a zero behind them, which what lies outside the band picks."""
+    lead, size = d._aval.dims[:-2], band.count * band.length
+    none = (0,) * len(lead)
+    line = unary(PAD.bind(low=(*none, 0), high=(*none, 1)), reshape(d, (*lead, size)))
+    at = band.places()
+    return binary(GATHER.bind(axis=len(lead), batch_dims=0), line, positions(np.where(at < 0, size, at)))
 
 
 def set_diag(input: Any, diagonal: Any, name: str = "set_diag", k: Any = 0, align: str = "RIGHT_LEFT") -> Tensor:
-    """Matrices with another diagonal; what stood there receives no gradient.
+    """Matrices with another diagonal or band of diagonals; what stood there receives no gradient.
 
     Args:
       input: matrices (..., m, n).
-      diagonal: the new elements (..., length of the diagonal).
+      diagonal: the new elements (..., length of the diagonal); of a band (..., number of diagonals, length of the
+        longest), the highest diagonal first.
       name: accepted for compatibility.
-      k: which diagonal: 0 is the main one, positive ones lie above it, negative ones below.
-      align: accepted for compatibility.
+      k: which diagonal: 0 is the main one, positive ones lie above it, negative ones below. A pair is the lowest and
+        the highest of a band.
+      align: on which side of their rows shorter diagonals of a band stand, those above the main one and those below
+        it: "RIGHT_LEFT", "LEFT_RIGHT", "LEFT_LEFT" or "RIGHT_RIGHT".
 
     Raises:
       InvalidArgumentError: there is no such diagonal, or it has another length.
-      UnimplementedError: `k` is a band of diagonals.
 
     >>> import gradtape as tf
     >>> print(tf.linalg.set_diag([[1.0, 2.0], [3.0, 4.0]], [0.0, 9.0]).numpy())
     [[0. 2.]
      [3. 9.]]
     """
-    x, k = _matrices(input, "set_diag"), _one(k, "set_diag")
+    x = _matrices(input, "set_diag")
     d = operand(diagonal, x._aval.dtype)
     rows, columns = x._aval.dims[-2:]
-    _inside(k, rows, columns, "set_diag")
-    wanted = (*x._aval.dims[:-2], min(rows - max(-k, 0), columns - max(k, 0)))
+    band = band_of(k, rows, columns, align, "set_diag")
+    wanted = (*x._aval.dims[:-2], *band.shape)
     if d._aval.dims != wanted:
         raise InvalidArgumentError(
-            f"`set_diag` wants a diagonal of shape {shape_text(wanted)} for matrices of shape "
+            f"`set_diag` wants diagonals of shape {shape_text(wanted)} for matrices of shape "
             f"{shape_text(x._aval.shape)} and `k` = {k}, got {shape_text(d._aval.shape)}."
         )
-    return where(convert(_offsets(rows, columns) == k), diag(d, k=k, num_rows=rows, num_cols=columns), x)
+    return where(convert(band.inside()), diag(d, k=k, num_rows=rows, num_cols=columns, align=align), x)
 
 
 def band_part(input: Any, num_lower: Any, num_upper: Any, name: str | None = None) -> Tensor:

@@ -45,6 +45,89 @@ def test_diag_alone_is_square(n: int, k: int) -> None:
     assert L.diag(d, k=k, padding_value=7).numpy().tolist() == full.tolist()
 
 
+ALIGNS = ("RIGHT_LEFT", "LEFT_RIGHT", "LEFT_LEFT", "RIGHT_RIGHT")
+
+
+def in_rows(x: Any, low: int, high: int, align: str, padding: float) -> Any:
+    """The diagonals of one matrix, from the highest down, each at its side of a row."""
+    above, below = align.split("_")
+    found = [np.diagonal(x, k) for k in range(high, low - 1, -1)]
+    longest = max(map(len, found))
+    rows = []
+    for k, d in zip(range(high, low - 1, -1), found, strict=True):
+        rest = np.full(longest - len(d), padding)
+        rows.append(np.concatenate([rest, d] if (above if k > 0 else below) == "RIGHT" else [d, rest]))
+    return np.array(rows)
+
+
+def each_band() -> Any:
+    return [
+        (shape, low, high)
+        for shape in [(3, 3), (2, 4), (4, 2), (1, 3)]
+        for low in range(1 - shape[0], shape[1])
+        for high in range(low + 1, shape[1])
+    ]
+
+
+@pytest.mark.parametrize("align", ALIGNS)
+@pytest.mark.parametrize("shape, low, high", each_band())
+def test_bands(shape: tuple[int, int], low: int, high: int, align: str) -> None:
+    x = numbers(1, 2, *shape)
+    rows = np.stack([in_rows(a, low, high, align, 7.0) for a in x])
+    assert L.diag_part(x, k=(low, high), padding_value=7.0, align=align).numpy().tolist() == rows.tolist()
+    offsets = np.arange(shape[1]) - np.arange(shape[0])[:, None]
+    inside = (low <= offsets) & (offsets <= high)
+    sizes = {"num_rows": shape[0], "num_cols": shape[1], "align": align, "k": tf.constant([low, high])}
+    assert L.diag(rows, **sizes).numpy().tolist() == np.where(inside, x, 0.0).tolist()
+    assert L.diag(rows, padding_value=9.0, **sizes).numpy().tolist() == np.where(inside, x, 9.0).tolist()
+    changed = L.set_diag(np.full((2, *shape), np.nan), rows, k=(low, high), align=align)
+    assert np.array_equal(changed, np.where(inside, x, np.nan), equal_nan=True)
+
+
+def test_what_pads_a_band_has_no_gradient_and_what_is_padded_in_none_of_its_own() -> None:
+    x = np.arange(1.0, 10.0).reshape(3, 3)
+    (g,) = gradients(lambda x: L.diag_part(x, k=(0, 1), padding_value=np.nan), [x], [np.arange(1.0, 7.0).reshape(2, 3)])
+    assert g.tolist() == [[4.0, 2.0, 0.0], [0.0, 5.0, 3.0], [0.0, 0.0, 6.0]]
+    d = np.array([[np.nan, 1.0, 2.0], [3.0, 4.0, 5.0]])
+    (g,) = gradients(lambda d: L.diag(d, k=(0, 1)), [d], [np.arange(1.0, 10.0).reshape(3, 3)])
+    assert g.tolist() == [[0.0, 2.0, 6.0], [1.0, 5.0, 9.0]]
+
+
+@pytest.mark.parametrize(
+    "shape, k, options, size",
+    [
+        ((2, 0), (0, 1), {}, (0, 0)),
+        ((2, 0), (0, 1), {"num_rows": 3}, (3, 0)),
+        ((2, 2), (1, 2), {}, (3, 3)),
+        ((2, 2), (-2, -1), {}, (3, 3)),
+        ((2, 2), (-2, -1), {"num_cols": 5}, (3, 5)),
+        ((3, 2), (-1, 1), {"num_rows": 2}, (2, 2)),
+    ],
+)
+def test_sizes_of_matrices_around_a_band(shape: Any, k: Any, options: dict[str, int], size: Any) -> None:
+    assert L.diag(tf.ones(shape), k=k, **options).shape == size
+
+
+def test_bands_of_other_dtypes() -> None:
+    x = np.array([[True, False], [False, True]])
+    assert L.diag_part(x, k=(0, 1)).numpy().tolist() == [[False, False], [True, True]]
+    assert L.diag_part(x, k=(0, 1), padding_value=True).numpy().tolist() == [[True, False], [True, True]]
+    assert L.diag(np.array([[0, 1], [2, 3]], "int32"), k=(0, 1)).numpy().tolist() == [[2, 1], [0, 3]]
+
+
+def test_rows_of_bands() -> None:
+    x = tf.constant(numbers(1, 3, 4))
+    for f in (
+        lambda x: L.diag_part(x * x, k=(-1, 1)),
+        lambda x: L.diag(x, k=(-1, 1)),
+        lambda x: L.set_diag(x, x[:2, :3], k=(0, 1)),
+    ):
+        with tf.GradientTape(persistent=True) as tape:
+            tape.watch(x)
+            y = f(x)
+        assert np.array_equal(tape.jacobian(y, x), tape.jacobian(y, x, experimental_use_pfor=False))
+
+
 @pytest.mark.parametrize("shape", SHAPES)
 def test_band_part(shape: tuple[int, ...]) -> None:
     x = numbers(1, *shape)
@@ -71,6 +154,9 @@ def test_band_part_removes_what_is_not_finite() -> None:
         (lambda x: L.diag_part(x * x, k=1), [(2, 3, 4)]),
         (lambda d: L.diag(d * d, k=-1, num_cols=5), [(2, 3)]),
         (lambda x, d: L.set_diag(x * x, d * d), [(2, 3, 3), (2, 3)]),
+        (lambda x: L.diag_part(x * x, k=(-1, 2)), [(2, 3, 4)]),
+        (lambda d: L.diag(d * d, k=(-1, 1), num_cols=4), [(2, 3, 3)]),
+        (lambda x, d: L.set_diag(x * x, d * d, k=(0, 1), align="LEFT_LEFT"), [(2, 3, 3), (2, 2, 3)]),
         (lambda x: L.band_part(x * x, 1, 0), [(2, 3, 4)]),
         (lambda x: L.trace(x * x), [(2, 3, 4)]),
         (lambda x: L.matrix_transpose(x * x), [(2, 3, 4)]),
@@ -118,7 +204,14 @@ def test_normalize_along_axes() -> None:
     [
         (lambda: L.diag_part(tf.ones(3)), tf.errors.InvalidArgumentError, "matrices"),
         (lambda: L.diag_part(tf.ones((2, 3)), k=3), tf.errors.InvalidArgumentError, "diagonals -1 to 2"),
-        (lambda: L.diag_part(tf.ones((2, 3)), k=(0, 1)), tf.errors.UnimplementedError, "one diagonal"),
+        (lambda: L.diag_part(tf.ones((2, 3)), k=(1, 0)), tf.errors.InvalidArgumentError, "lowest and the highest"),
+        (lambda: L.diag_part(tf.ones((2, 3)), k=(0, 1, 2)), tf.errors.InvalidArgumentError, "lowest and the highest"),
+        (lambda: L.diag_part(tf.ones((2, 3)), k=(0, 3)), tf.errors.InvalidArgumentError, "diagonals -1 to 2"),
+        (lambda: L.diag_part(tf.ones((2, 3)), k=(0, 1), align="LEFT"), tf.errors.InvalidArgumentError, "RIGHT_LEFT"),
+        (lambda: L.diag(tf.ones((3, 2)), k=(0, 1)), tf.errors.InvalidArgumentError, "one row for each of the 2"),
+        (lambda: L.diag(tf.ones(2), k=(0, 1)), tf.errors.InvalidArgumentError, "one row for each of the 2"),
+        (lambda: L.diag(tf.ones((2, 3)), k=(0, 1), num_rows=2), tf.errors.InvalidArgumentError, "no whole diagonal"),
+        (lambda: L.set_diag(tf.ones((3, 3)), tf.ones((2, 2)), k=(0, 1)), tf.errors.InvalidArgumentError, r"\(2, 3\)"),
         (lambda: L.diag(tf.constant(1.0)), tf.errors.InvalidArgumentError, "scalar"),
         (lambda: L.diag(tf.ones(3), num_rows=2), tf.errors.InvalidArgumentError, "no whole diagonal"),
         (lambda: L.diag(tf.ones(3), num_rows=4, num_cols=4), tf.errors.InvalidArgumentError, "no whole diagonal"),
