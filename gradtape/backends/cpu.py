@@ -14,6 +14,7 @@ from gradtape.backends.formula import HALF, compile_formula
 from gradtape.backends.gemm import compile_contraction
 from gradtape.backends.program import compile_graph
 from gradtape.ir.aval import Aval, aval_of
+from gradtape.ir.graph import Graph
 from gradtape.ops.assembling import assembler
 from gradtape.ops.call import Call
 from gradtape.ops.composite import Composite
@@ -82,6 +83,8 @@ def _reduction(step: Step) -> Kernel:
     op, axes, keepdims = step.op, step.params["axes"], step.params["keepdims"]
     if not isinstance(op, Reduction):
         raise TypeError(op)
+    if op.body is not None:
+        return _expanded(lambda avals: _single(op.expand(avals, **step.params)))
     if isinstance(op.value, str):
         ufunc: Any = REDUCE[op.value]
         if not op.accumulate:
@@ -126,13 +129,18 @@ def _composite(step: Step) -> Kernel:
     op = step.op
     if not isinstance(op, Composite):
         raise TypeError(op)
+    return _expanded(lambda avals: _composed(op, step, avals))
+
+
+def _expanded(compose: Callable[[tuple[Aval, ...]], Kernel]) -> Kernel:
+    """What stands for a graph, composed once for each shape."""
     programs: dict[Any, Kernel] = {}
 
     def run(*arrays: Any) -> Any:
         avals = tuple(map(aval_of, arrays))
         program = programs.get(avals)
         if program is None:
-            program = programs[avals] = _composed(op, step, avals)
+            program = programs[avals] = compose(avals)
         return program(*arrays)
 
     return _widened(run)
@@ -142,7 +150,11 @@ def _composed(op: Composite, step: Step, avals: tuple[Aval, ...]) -> Kernel:
     """The host's own function where it has one that pays, else the graph as a program."""
     if op.host is not None and op.pays(*avals, **step.params):
         return functools.partial(op.host, **step.params)
-    graph = op.expand(avals, **step.params)
+    return _single(op.expand(avals, **step.params))
+
+
+def _single(graph: Graph) -> Kernel:
+    """The program of a graph; one result is no tuple."""
     program = compile_graph(graph, lower)
     return (lambda *arrays: program(*arrays)[0]) if len(graph.outputs) == 1 else program
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from gradtape.ir.aval import Aval, aval
 from gradtape.ir.dtypes import DType, bool_, wider
-from gradtape.ir.expr import Expr, trace
+from gradtape.ir.expr import Expr, trace, walk
 from gradtape.ir.graph import Node, Value
 from gradtape.ir.shapes import Shape, broadcast, broadcast_axes, shape_text
 from gradtape.ops.op import Cotangent, Op, Rule, apply, constant, emit, lookup
@@ -177,14 +177,20 @@ def _kinds(letters: str) -> str:
 
 def instantiate(expr: Expr, names: dict[str, Value], dtype: DType) -> Value:
     """An expression as graph values; numbers take the dtype of their neighbours, `dtype` where there are none."""
-    if expr.op == "symbol":
-        return names[expr.leaf]
-    if expr.op == "number":
-        return constant(expr.leaf, dtype)
-    parts = [None if a.op == "number" else instantiate(a, names, dtype) for a in expr.args]
-    near = next((p.aval.dtype for p in parts if p is not None and p.aval.dtype is not bool_), dtype)
-    values = [constant(a.leaf, near) if p is None else p for a, p in zip(expr.args, parts, strict=True)]
-    return apply(lookup(expr.op).bind(), values)[0]
+    made: dict[int, Value] = {}
+    for e in walk(expr):
+        if e.op == "symbol":
+            made[id(e)] = names[e.leaf]
+        elif e.op != "number":
+            near = next((made[id(a)].aval.dtype for a in e.args if _has_dtype(a, made)), dtype)
+            values = [constant(a.leaf, near) if a.op == "number" else made[id(a)] for a in e.args]
+            made[id(e)] = apply(lookup(e.op).bind(), values)[0]
+    return constant(expr.leaf, dtype) if expr.op == "number" else made[id(expr)]
+
+
+def _has_dtype(e: Expr, made: dict[int, Value]) -> bool:
+    """Whether numbers beside this operand take its dtype."""
+    return id(e) in made and made[id(e)].aval.dtype is not bool_
 
 
 def _way_out(first: DType, other: DType, i: int) -> str:

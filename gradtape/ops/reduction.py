@@ -9,9 +9,9 @@ from typing import Any
 
 from gradtape.ir.aval import Aval, aval
 from gradtape.ir.expr import mentions, trace
-from gradtape.ir.graph import Node, Value
+from gradtape.ir.graph import Graph, Node, Value
 from gradtape.ir.shapes import Dims, size_of
-from gradtape.ops.op import Cotangent, Op, Rule, constant, emit
+from gradtape.ops.op import MAX_CACHED, Cotangent, Op, Rule, constant, emit
 from gradtape.ops.pointwise import NUMERIC, _kinds, instantiate, masked
 from gradtape.ops.samples import BadSample, Sample, Spec
 
@@ -20,10 +20,13 @@ class Reduction(Op):
     """A reduction over `axes` (sorted, not negative); `keepdims` leaves axes of size 1.
 
     Args:
-      value: the array module's function of (x, axis=, keepdims=), by name or as a function of the module.
+      value: the array module's function of (x, axis=, keepdims=), by name or as a function of the module; None with
+        a body.
       partial: formula over x, out and n (the number of elements in one result); or `vjp`: a rule of
         (node, cotangent with axes kept) where that is not enough; None where no gradient flows.
       weights: the partial as a graph value of (node), where no formula in x and out keeps its digits.
+      monoid: what combines two elements, by name: sum, prod, max, min, all or any; None where there is more to it.
+      body: (graph value, axes=, keepdims=) to the result, written with other ops, where there is more to it.
       accumulate: sums are carried in float32 for half types.
       identity: the result over nothing; None: there is none, and empty reductions follow the array module.
     """
@@ -33,7 +36,7 @@ class Reduction(Op):
     def __init__(
         self,
         name: str,
-        value: str | Callable[..., Any],
+        value: str | Callable[..., Any] | None,
         partial: Callable[..., Any] | None = None,
         *,
         accepts: str = NUMERIC,
@@ -41,6 +44,8 @@ class Reduction(Op):
         identity: float | bool | None = None,
         vjp: Rule | None = None,
         weights: Callable[[Node], Value] | None = None,
+        monoid: str | None = None,
+        body: Callable[..., Value] | None = None,
         domain: tuple[float, float] = (-2.0, 2.0),
         samples: Iterable[Sample] = (),
         errors: Iterable[BadSample] = (),
@@ -51,7 +56,9 @@ class Reduction(Op):
         self.formula: Callable[..., Any] = partial or (lambda: 0)
         self.partial = None if partial is None else trace(partial)
         self.accepts, self.accumulate, self.identity, self.rule = accepts, accumulate, identity, vjp
-        self.weights = weights
+        self.weights, self.body = weights, body
+        self.monoid = value if isinstance(value, str) else monoid
+        self.graphs: dict[Any, Graph] = {}
         drawn = tuple(samples) or tuple(_samples(domain))
         super().__init__(name, doc=doc, samples=drawn, errors=errors, notes=notes)
 
@@ -63,6 +70,19 @@ class Reduction(Op):
             )
         shape = None if x.shape is None else reduced(x.shape, params["axes"], params["keepdims"])
         return (aval(shape, x.dtype),)
+
+    def expand(self, avals: tuple[Aval, ...], **params: Any) -> Graph:
+        """The graph that a reduction with a body stands for."""
+        assert self.body is not None
+        key = (avals, tuple(params.items()))
+        found = self.graphs.get(key)
+        if found is None:
+            inputs = tuple(map(Value, avals))
+            found = Graph(inputs, [self.body(*inputs, **params)])
+            if len(self.graphs) >= MAX_CACHED:
+                self.graphs.clear()
+            self.graphs[key] = found
+        return found
 
     def coefficient(self, n: int) -> float | None:
         """The number c for which the reduction of n elements is c times their sum; None: there is none."""

@@ -25,13 +25,20 @@ _STRING = (
 REDUCE_SUM = Reduction("reduce_sum", "sum", lambda: 1, accumulate=True, errors=_STRING, doc="The sum over axes.")
 
 
-def _mean(xp: Any, x: Any, axis: tuple[int, ...], keepdims: bool) -> Any:
-    total = xp.add.reduce(x, axis=axis, keepdims=keepdims)
-    return total / xp.asarray(size_of(x.shape[k] for k in axis)).astype(total.dtype)[()]
+def _mean(x: Value, axes: tuple[int, ...], keepdims: bool) -> Value:
+    count = size_of(x.aval.dims[k] for k in axes)
+    return emit("divide", emit("reduce_sum", x, axes=axes, keepdims=keepdims), constant(count, x.aval.dtype))
 
 
 REDUCE_MEAN = Reduction(
-    "reduce_mean", _mean, lambda n: 1 / n, accumulate=True, accepts="fc", errors=_STRING, doc="The mean over axes."
+    "reduce_mean",
+    None,
+    lambda n: 1 / n,
+    body=_mean,
+    accumulate=True,
+    accepts="fc",
+    errors=_STRING,
+    doc="The mean over axes.",
 )
 
 
@@ -64,6 +71,7 @@ def _far_bound(name: str, dtype: DType) -> Any:
 REDUCE_MAX = Reduction(
     "reduce_max",
     _extreme("max"),
+    monoid="max",
     vjp=_extreme_vjp,
     accepts=ORDERED,
     errors=_STRING,
@@ -73,6 +81,7 @@ REDUCE_MAX = Reduction(
 REDUCE_MIN = Reduction(
     "reduce_min",
     _extreme("min"),
+    monoid="min",
     vjp=_extreme_vjp,
     accepts=ORDERED,
     errors=_STRING,
@@ -135,18 +144,22 @@ REDUCE_ALL = Reduction("reduce_all", "all", accepts="b", samples=_BOOLS, doc="Wh
 REDUCE_ANY = Reduction("reduce_any", "any", accepts="b", samples=_BOOLS, doc="Whether any element over axes holds.")
 
 
-def _logsumexp(xp: Any, x: Any, axis: tuple[int, ...], keepdims: bool) -> Any:
-    if size_of(x.shape[k] for k in axis) == 0:
-        return xp.full(reduced(x.shape, axis, keepdims), float("-inf"), x.dtype)
-    top = xp.max(x, axis=axis, keepdims=True)
-    top = xp.where(xp.isfinite(top), top, xp.zeros_like(top))
-    total = xp.log(xp.sum(xp.exp(x - top), axis=axis, keepdims=True)) + top
-    return total if keepdims else total.reshape(reduced(x.shape, axis, False))
+def _logsumexp(x: Value, axes: tuple[int, ...], keepdims: bool) -> Value:
+    top = emit("reduce_max", x, axes=axes, keepdims=True)
+    top = emit("select", emit("is_finite", top), top, constant(0, x.aval.dtype))
+    total = emit("reduce_sum", emit("exp", emit("subtract", x, top)), axes=axes, keepdims=True)
+    return _kept(emit("add", emit("log", total), top), x, axes, keepdims)
+
+
+def _kept(total: Value, x: Value, axes: tuple[int, ...], keepdims: bool) -> Value:
+    """A result with its axes kept, in the shape that was asked for."""
+    return reshaped(total, reduced(x.aval.dims, axes, keepdims))
 
 
 REDUCE_LOGSUMEXP = Reduction(
     "reduce_logsumexp",
-    _logsumexp,
+    None,
+    body=_logsumexp,
     weights=lambda node: emit("logsumexp_weights", node.inputs[0], axes=node.step.params["axes"]),
     accepts="f",
     accumulate=True,
@@ -156,22 +169,21 @@ REDUCE_LOGSUMEXP = Reduction(
 )
 
 
-def _norm(xp: Any, x: Any, axis: tuple[int, ...], keepdims: bool) -> Any:
+def _norm(x: Value, axes: tuple[int, ...], keepdims: bool) -> Value:
     """Scaled by the largest element, so that squares neither overflow nor vanish."""
-    size = xp.abs(x)
-    if size.size == 0:
-        return xp.sqrt(xp.sum(size * size, axis=axis, keepdims=keepdims))
-    top = xp.max(size, axis=axis, keepdims=True)
-    scale = xp.where((top > 0) & xp.isfinite(top), top, xp.ones_like(top))
-    size = size / scale
-    total = xp.sqrt(xp.sum(size * size, axis=axis, keepdims=True)) * scale
-    return total if keepdims else total.reshape(reduced(x.shape, axis, False))
+    dtype, size = x.aval.dtype, emit("abs", x)
+    top = emit("reduce_max", size, axes=axes, keepdims=True)
+    usable = emit("logical_and", emit("greater", top, constant(0, dtype)), emit("is_finite", top))
+    scale = emit("select", usable, top, constant(1, dtype))
+    total = emit("reduce_sum", emit("square", emit("divide", size, scale)), axes=axes, keepdims=True)
+    return _kept(emit("multiply", emit("sqrt", total), scale), x, axes, keepdims)
 
 
 REDUCE_EUCLIDEAN_NORM = Reduction(
     "reduce_euclidean_norm",
-    _norm,
+    None,
     lambda x, out: fn.divide_no_nan(x, out),
+    body=_norm,
     accepts="f",
     accumulate=True,
     errors=_STRING,

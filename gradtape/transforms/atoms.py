@@ -1,0 +1,75 @@
+"""A graph over atoms: what is composed of other ops is written out where kernels spell all of its atoms. Floor:
+transforms."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from gradtape.ir.aval import Aval
+from gradtape.ir.dtypes import DType
+from gradtape.ir.graph import Graph, Node, Value
+from gradtape.ops.composite import Composite
+from gradtape.ops.op import Constant, Step
+from gradtape.ops.pointwise import Pointwise, instantiate
+from gradtape.ops.reduction import Reduction
+from gradtape.ops.structural import Structural
+from gradtape.transforms.simplify import rebuild, rebuild_from
+
+# Whether kernels do a scalar operation: its name, and the dtypes of its operands and of its result.
+Spells = Callable[[str, tuple[DType, ...]], bool]
+
+
+def in_atoms(graph: Graph, spells: Spells) -> Graph:
+    """The graph with formulas and compositions in place of the ops that they stand for; equal values once."""
+
+    def rewrite(step: Step, operands: Sequence[Value]) -> Value | None:
+        written = _written(step, tuple(v.aval for v in operands), spells)
+        return None if written is None else rebuild_from(written, operands)[0]
+
+    return rebuild(rebuild(graph, rewrite))
+
+
+def is_atom(node: Node, spells: Spells) -> bool:
+    """Whether kernels do this node: as one scalar operation, or as a reduction by one monoid."""
+    op = node.step.op
+    dtypes = (*(v.aval.dtype for v in node.inputs), *(v.aval.dtype for v in node.outputs))
+    if isinstance(op, Reduction):
+        return op.monoid is not None and spells(op.monoid, dtypes)
+    return isinstance(op, Pointwise) and op.formula is None and spells(op.name, dtypes)
+
+
+def _written(step: Step, avals: tuple[Aval, ...], spells: Spells) -> Graph | None:
+    """What a step stands for, in atoms; None for an atom, and for what kernels cannot spell."""
+    key = ("atoms", avals)
+    if key not in step.cache:
+        step.cache[key] = _find(step, avals, spells)
+    found: Graph | None = step.cache[key]
+    return found
+
+
+def _find(step: Step, avals: tuple[Aval, ...], spells: Spells) -> Graph | None:
+    graph = _once(step, avals)
+    if graph is None or len(graph.outputs) != 1:
+        return None
+
+    def rewrite(step: Step, operands: Sequence[Value]) -> Value | None:
+        inner = _written(step, tuple(v.aval for v in operands), spells)
+        return None if inner is None else rebuild_from(inner, operands)[0]
+
+    graph = rebuild(rebuild(graph, rewrite))
+    return (
+        graph if all(is_atom(n, spells) or isinstance(n.step.op, Constant | Structural) for n in graph.nodes) else None
+    )
+
+
+def _once(step: Step, avals: tuple[Aval, ...]) -> Graph | None:
+    """The graph that a step stands for by its declaration."""
+    op = step.op
+    if isinstance(op, Pointwise) and op.formula is not None:
+        inputs = tuple(map(Value, avals))
+        return Graph(inputs, [instantiate(op.formula, dict(zip(op.operands, inputs, strict=True)), avals[-1].dtype)])
+    if isinstance(op, Composite) and not (op.host is not None and op.pays(*avals, **step.params)):
+        return op.expand(avals, **step.params)
+    if isinstance(op, Reduction) and op.body is not None:
+        return op.expand(avals, **step.params)
+    return None

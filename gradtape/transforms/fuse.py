@@ -1,0 +1,196 @@
+"""Graph to a graph in which pointwise work and reductions run in clusters, each of them one kernel. Floor: transforms."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from gradtape.ir.cluster import Access, Cluster, Loop, Operation, Read, Write, collapsed
+from gradtape.ir.graph import Graph, Node, Value, order
+from gradtape.ops.fused import fused_step
+from gradtape.ops.op import Constant, apply
+from gradtape.ops.reduction import Reduction
+from gradtape.transforms.atoms import Spells, in_atoms
+from gradtape.transforms.grouping import Group, Grouping
+from gradtape.transforms.views import Place, walk_back
+
+ALONE = 2  # operations from which a cluster is worth a kernel
+
+
+def fuse(graph: Graph, spells: Spells) -> Graph:
+    """The same outputs, computed by clusters wherever kernels spell the operations (`spells`).
+
+    Each operation is done once; a value is written only if something outside its cluster needs it."""
+    graph = in_atoms(graph, spells)
+    grouping = Grouping(graph, spells)
+    groups = [g for g in grouping.groups if _worth(g)]
+    if not groups:
+        return graph
+    return _assembled(graph, groups)
+
+
+def _worth(g: Group) -> bool:
+    return sum(n.step.op.name not in ("identity", "stop_gradient") for n in g.nodes) >= ALONE
+
+
+def _assembled(graph: Graph, groups: Sequence[Group]) -> Graph:
+    """The graph with a fused node in place of each group."""
+    owner = {id(n): g for g in groups for n in g.nodes}
+    users = _users(graph)
+    new: dict[int, Value] = {id(v): v for v in graph.inputs}
+    done: set[int] = set()
+
+    def value(v: Value) -> Value:
+        """Made anew, with all that it needs: without recursion, since graphs are deep."""
+        stack = [v]
+        while stack:
+            top = stack[-1]
+            if id(top) in new:
+                stack.pop()
+                continue
+            assert top.node is not None
+            group = owner.get(id(top.node))
+            inputs = list(top.node.inputs) if group is None else _inputs(group)
+            missing = [u for u in inputs if id(u) not in new]
+            if missing:
+                stack += missing
+            elif group is None:
+                _again(top.node, new)
+            elif id(group) not in done:
+                done.add(id(group))
+                _fused(group, inputs, _results(group, users, graph), new)
+            else:
+                raise AssertionError("a value that only its cluster reads was asked for")
+        return new[id(v)]
+
+    return Graph(graph.inputs, [value(v) for v in graph.outputs])
+
+
+def _again(node: Node, new: dict[int, Value]) -> None:
+    operands = tuple(new[id(v)] for v in node.inputs)
+    same = all(a is b for a, b in zip(operands, node.inputs, strict=True))
+    results = node.outputs if same else apply(node.step, operands)
+    new.update((id(v), r) for v, r in zip(node.outputs, results, strict=True))
+
+
+def _fused(group: Group, inputs: Sequence[Value], results: Sequence[Value], new: dict[int, Value]) -> None:
+    step = fused_step(Graph(inputs, results), cluster_of(group, inputs, results))
+    made = apply(step, [new[id(v)] for v in inputs])
+    new.update((id(v), r) for v, r in zip(results, made, strict=True))
+
+
+def _users(graph: Graph) -> dict[int, list[Node]]:
+    found: dict[int, list[Node]] = {}
+    for n in graph.nodes:
+        for v in n.inputs:
+            found.setdefault(id(v), []).append(n)
+    return found
+
+
+def _inputs(group: Group) -> list[Value]:
+    """What a group reads and does not make: no numbers, and of views what they show."""
+    inside = {id(n) for n in group.nodes}
+    bases = (walk_back(v).base for n in group.nodes for v in n.inputs)
+    return list(
+        {id(b): b for b in bases if b.node is None or (id(b.node) not in inside and not _is_number(b))}.values()
+    )
+
+
+def _is_number(v: Value) -> bool:
+    return v.node is not None and isinstance(v.node.step.op, Constant)
+
+
+def _results(group: Group, users: dict[int, list[Node]], graph: Graph) -> list[Value]:
+    """What a group makes and others need: other nodes, also through views, and the graph's outputs."""
+    inside = {id(n) for n in group.nodes}
+    given = set(map(id, graph.outputs))
+
+    def needed(v: Value) -> bool:
+        if id(v) in given:
+            return True
+        for n in users.get(id(v), ()):
+            if id(n) in inside:
+                continue
+            (shown,) = n.outputs if len(n.outputs) == 1 else (None,)
+            if shown is None or walk_back(shown).base is not walk_back(v).base or needed(shown):
+                return True
+        return False
+
+    return [v for n in group.nodes for v in n.outputs if needed(v)]
+
+
+# ------------------------------------------------------------------ a group as scalar operations
+
+
+def cluster_of(group: Group, inputs: Sequence[Value], results: Sequence[Value]) -> Cluster:
+    """The scalar operations of a group over its loops."""
+    position = {id(v): i for i, v in enumerate(inputs)}
+    reads: dict[tuple[int, tuple[int, ...]], int] = {}
+    numbers: dict[tuple[str, str], int] = {}
+    accesses: list[Read] = []
+    code: list[Operation] = []
+    made: dict[int, int] = {}
+
+    def operand(v: Value, wanted: Place) -> int:
+        walk = walk_back(v)
+        base = walk.base
+        if id(base) in made:
+            return made[id(base)]
+        if id(base) not in position:
+            assert base.node is not None
+            number, dtype = base.node.step.params["value"], base.aval.dtype
+            key = (repr(number), dtype.name)
+            if key not in numbers:
+                numbers[key] = len(code)
+                code.append(Operation("number", (), dtype, number))
+            return numbers[key]
+        place = tuple(None if a is None else wanted[a] for a in walk.axes)
+        strides = _strides(base.aval.dims, place, len(group.loops))
+        if (id(base), strides) not in reads:
+            reads[id(base), strides] = len(code)
+            code.append(Operation("read", (), base.aval.dtype, len(accesses)))
+            accesses.append(Read(position[id(base)], Access(base.aval.dtype, strides)))
+        return reads[id(base), strides]
+
+    for node in group.nodes:
+        (out,) = node.outputs
+        args = tuple(operand(v, _place_of(group, node, v)) for v in node.inputs)
+        made[id(out)] = len(code)
+        if isinstance(node.step.op, Reduction):
+            code.append(Operation("reduce", args, out.aval.dtype, node.step.op.monoid))
+        else:
+            code.append(Operation(node.step.op.name, args, out.aval.dtype))
+    loops = tuple(Loop(n, k in group.reduced) for k, n in enumerate(group.loops))
+    writes = tuple(
+        Write(
+            made[id(v)],
+            Access(v.aval.dtype, _strides(v.aval.dims, group.place[id(v)], len(group.loops))),
+        )
+        for v in results
+    )
+    return collapsed(Cluster(loops, tuple(accesses), tuple(code), writes))
+
+
+def _place_of(group: Group, node: Node, v: Value) -> Place:
+    """The loops by which the axes of an operand run."""
+    (out,) = node.outputs
+    if not isinstance(node.step.op, Reduction):
+        place = group.place[id(out)]
+        lead = len(out.aval.dims) - len(v.aval.dims)
+        return tuple(None if n == 1 else place[lead + k] for k, n in enumerate(v.aval.dims))
+    return group.swept[id(out)]
+
+
+def _strides(dims: Sequence[int], place: Place, count: int) -> tuple[int, ...]:
+    """Steps through a C-contiguous array, per loop."""
+    found = [0] * count
+    step = 1
+    for n, loop in zip(reversed(dims), reversed(place), strict=True):
+        if loop is not None:
+            found[loop] += step
+        step *= n
+    return tuple(found)
+
+
+def fused_nodes(graph: Graph) -> Iterable[Node]:
+    """The nodes of a graph that run as one kernel each."""
+    return (n for n in order(graph.outputs, graph.inputs) if n.step.op.kind == "fused")

@@ -1,0 +1,285 @@
+"""Which nodes of a graph run as one kernel: groups that grow from operands to what uses them. Floor: transforms.
+
+A group has loops; each of its values says by which loop every one of its axes runs (`place`). A node joins the groups
+of its operands where one set of loops, with one set of reduced loops among them, does for all, and where no value
+would leave the group and come back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from gradtape.ir.graph import Graph, Node, Value
+from gradtape.ops.pointwise import Pointwise
+from gradtape.ops.reduction import Reduction
+from gradtape.transforms.atoms import Spells, is_atom
+from gradtape.transforms.views import Place, Walk, through, walk_back
+
+SINGLE_ROW = 1 << 16  # elements of a reduction over everything from which a second sweep stays a kernel of its own
+CHEAP = frozenset({"add", "subtract", "multiply", "negative", "cast", "select", "step", "maximum", "minimum", "square"})
+FREE = 3  # cheap operations that may be done once for every element of a loop they do not depend on
+
+
+@dataclass(eq=False)
+class Group:
+    """Nodes that run as one kernel."""
+
+    loops: list[int]  # extents
+    reduced: frozenset[int]
+    place: dict[int, Place]  # by value: the loop of each axis, None where the axis has size 1
+    swept: dict[int, Place] = field(default_factory=dict)  # by the result of a reduction: the place of its operand
+    nodes: list[Node] = field(default_factory=list)
+
+    @property
+    def size(self) -> int:
+        n = 1
+        for extent in self.loops:
+            n *= extent
+        return n
+
+
+class Grouping:
+    """The groups of a graph."""
+
+    def __init__(self, graph: Graph, spells: Spells) -> None:
+        self.nodes = graph.nodes
+        self.at = {id(n): i for i, n in enumerate(self.nodes)}
+        self.owner: dict[int, Group] = {}  # by node
+        self.operands: dict[int, list[Walk]] = {}  # by node
+        for node in self.nodes:
+            self.operands[id(node)] = [walk_back(v) for v in node.inputs]
+            if _fits(node, spells):
+                self._put(node)
+
+    @property
+    def groups(self) -> list[Group]:
+        """In the order of their first nodes."""
+        return list(dict.fromkeys(self.owner[id(n)] for n in self.nodes if id(n) in self.owner))
+
+    def _put(self, node: Node) -> None:
+        walks = self.operands[id(node)]
+        near = dict.fromkeys(self.owner[id(w.base.node)] for w in walks if id(w.base.node) in self.owner)
+        ranked = sorted(near, key=lambda g: -g.size)
+        home = next((g for g in ranked if self._join(node, g)), None)
+        if home is None:
+            home = _alone(node)
+        else:
+            for other in ranked:
+                if other is not home:
+                    self._merge(node, home, other)
+        home.nodes.append(node)
+        self.owner[id(node)] = home
+
+    # ------------------------------------------------------------------ one node into one group
+
+    def _join(self, node: Node, g: Group) -> bool:
+        """Give the node's result a place among the group's loops, if it has one there."""
+        walks = self.operands[id(node)]
+        if isinstance(node.step.op, Reduction):
+            ours = through(walks[0], g.place.get(id(walks[0].base)), node.inputs[0].aval.dims)
+            place, loops = ours, list(g.loops)
+        else:
+            place, loops = _pointwise_place(node, walks, g)
+        if place is None or self._leaves(g, [node]):
+            return False
+        if not isinstance(node.step.op, Reduction):
+            if self._second_sweep(node, place, g):
+                return False
+            g.loops = loops
+            g.place[id(node.outputs[0])] = place
+            return True
+        axes = _reduced(node, place)
+        if axes is None or (g.reduced and g.reduced != axes):
+            return False
+        g.reduced = axes
+        g.place[id(node.outputs[0])] = _left(node, place)
+        g.swept[id(node.outputs[0])] = place
+        return True
+
+    def _second_sweep(self, node: Node, place: Place, g: Group) -> bool:
+        """Whether the node goes over all elements again when one long reduction over everything is done."""
+        if g.size < SINGLE_ROW or len(g.reduced) < len(g.loops) or not any(k is not None for k in place):
+            return False
+        after = {id(n.outputs[0]) for n in g.nodes if isinstance(n.step.op, Reduction)}
+        for n in g.nodes:
+            if any(id(w.base) in after for w in self.operands[id(n)]):
+                after.add(id(n.outputs[0]))
+        return any(id(w.base) in after for w in self.operands[id(node)])
+
+    # ------------------------------------------------------------------ a group into another
+
+    def _merge(self, node: Node, g: Group, h: Group) -> bool:
+        """Take the whole of h into g, where the node (which has its place in g) uses both."""
+        place = g.place[id(node.outputs[0])]
+        found: dict[int, int] = {}
+        for w, v in zip(self.operands[id(node)], node.inputs, strict=True):
+            theirs = h.place.get(id(w.base))
+            if theirs is not None and not _unify(found, theirs, _wanted(w, v, node, place)):
+                return False
+        return self._absorb(g, h, found)
+
+    def _absorb(self, g: Group, h: Group, found: dict[int, int]) -> bool:
+        """Take h into g, given for some loops of h which ones of g they are."""
+        if not _complete(found, g, h):
+            return False
+        image = frozenset(found[k] for k in h.reduced)
+        if image and g.reduced and image != g.reduced:
+            return False
+        reduced = image or g.reduced
+        if any(h.loops[k] != g.loops[j] for k, j in found.items()) or not self._pays(g, h, found, reduced):
+            return False
+        if self._leaves(g, h.nodes):
+            return False
+        g.reduced = reduced
+        for mine, theirs in ((g.place, h.place), (g.swept, h.swept)):
+            mine.update((v, tuple(None if k is None else found[k] for k in p)) for v, p in theirs.items())
+        g.nodes = sorted((*g.nodes, *h.nodes), key=lambda n: self.at[id(n)])
+        self.owner.update((id(n), g) for n in h.nodes)
+        return True
+
+    def _pays(self, g: Group, h: Group, found: dict[int, int], reduced: frozenset[int]) -> bool:
+        """What h computes must not be done again and again: the loops that it lacks run inside its own, or it is
+        next to nothing."""
+        mine = set(found.values())
+        lacking = [k for k in range(len(g.loops)) if k not in mine and g.loops[k] > 1]
+        if not lacking or not mine:
+            return True
+        order = sorted(range(len(g.loops)), key=lambda k: (k in reduced, k))
+        if min(map(order.index, lacking)) > max(map(order.index, mine)):
+            return True
+        return len(h.nodes) <= FREE and all(n.step.op.name in CHEAP for n in h.nodes)
+
+    # ------------------------------------------------------------------ nothing leaves a group and comes back
+
+    def _leaves(self, g: Group, more: Sequence[Node]) -> bool:
+        """Whether a value of the group and these nodes is needed outside for what the group needs itself."""
+        inside = {id(n) for n in (*g.nodes, *more)}
+        first = min(self.at[n] for n in inside)
+        seen: set[int] = set()
+        stack = [n for n in self._needs(inside) if id(n) not in inside]
+        while stack:
+            node = stack.pop()
+            unit = self._unit(node)
+            if id(unit[0]) in seen or max(self.at[id(n)] for n in unit) < first:
+                continue
+            seen.update(map(id, unit))
+            for n in self._needs(map(id, unit)):
+                if id(n) in inside:
+                    return True
+                stack.append(n)
+        return False
+
+    def _unit(self, node: Node) -> list[Node]:
+        group = self.owner.get(id(node))
+        return [node] if group is None else group.nodes
+
+    def _needs(self, nodes: Iterable[int]) -> Iterable[Node]:
+        for n in nodes:
+            for w in self.operands[n]:
+                if w.base.node is not None:
+                    yield w.base.node
+
+
+def _fits(node: Node, spells: Spells) -> bool:
+    values = (*node.inputs, *node.outputs)
+    if not all(v.aval.is_known and v.aval.size for v in values) or not is_atom(node, spells):
+        return False
+    if isinstance(node.step.op, Reduction):
+        return any(node.inputs[0].aval.dims[k] > 1 for k in node.step.params["axes"])
+    return True
+
+
+def _alone(node: Node) -> Group:
+    """A group of this node, with a loop for each axis that has one."""
+    dims = (node.inputs[0] if isinstance(node.step.op, Reduction) else node.outputs[0]).aval.dims
+    loops = [n for n in dims if n > 1]
+    count = iter(range(len(loops)))
+    place = tuple(next(count) if n > 1 else None for n in dims)
+    if isinstance(node.step.op, Reduction):
+        axes = _reduced(node, place)
+        assert axes is not None
+        return Group(loops, axes, {id(node.outputs[0]): _left(node, place)}, {id(node.outputs[0]): place})
+    return Group(loops, frozenset(), {id(node.outputs[0]): place})
+
+
+def _pointwise_place(node: Node, walks: Sequence[Walk], g: Group) -> tuple[Place | None, list[int]]:
+    """The place of a pointwise result among the loops of a group that has some of its operands: axes along which all
+    of these are repeated take a loop that is free, or a new one inside all others."""
+    dims = node.outputs[0].aval.dims
+    place: list[int | None] = [None] * len(dims)
+    for w, v in zip(walks, node.inputs, strict=True):
+        base = g.place.get(id(w.base))
+        if base is None:
+            continue
+        for k, axis in enumerate(through(w, base, v.aval.dims, partial=True) or ()):
+            out = k + len(dims) - len(v.aval.dims)
+            if axis is None or dims[out] == 1:
+                continue
+            if place[out] not in (None, axis):
+                return None, g.loops
+            place[out] = axis
+    loops = list(g.loops)
+    for k, n in enumerate(dims):
+        if n == 1 or place[k] is not None:
+            continue
+        taken = {p for p in place if p is not None}
+        free = [j for j, m in enumerate(loops) if m == n and j not in taken]
+        if not free and (g.reduced or any(p is not None for p in place[k + 1 :])):
+            return None, g.loops
+        place[k] = free[0] if free else len(loops)
+        if not free:
+            loops.append(n)
+    used = [p for p in place if p is not None]
+    return (tuple(place), loops) if len(set(used)) == len(used) else (None, g.loops)
+
+
+def _wanted(w: Walk, v: Value, node: Node, place: Place) -> list[int | None]:
+    """The loop that each axis of a base must run by, for a node at this place."""
+    op, dims = node.step.op, v.aval.dims
+    if isinstance(op, Pointwise):
+        lead = len(node.outputs[0].aval.dims) - len(dims)
+        mine: Sequence[int | None] = [None if n == 1 else place[lead + k] for k, n in enumerate(dims)]
+    else:
+        raise AssertionError("a reduction has one operand, whose group it joined")
+    return [None if a is None else mine[a] for a in w.axes]
+
+
+def _unify(found: dict[int, int], theirs: Place, wanted: Sequence[int | None]) -> bool:
+    for k, j in zip(theirs, wanted, strict=True):
+        if (k is None) is not (j is None):
+            return False
+        if k is not None and j is not None and found.setdefault(k, j) != j:
+            return False
+    return len(set(found.values())) == len(found)
+
+
+def _complete(found: dict[int, int], g: Group, h: Group) -> bool:
+    """Loops of h that no shared value runs by: reduced ones, which need free loops of g of the same extents."""
+    for k, n in enumerate(h.loops):
+        if k in found:
+            continue
+        pool = sorted(g.reduced) if g.reduced and k in h.reduced else range(len(g.loops))
+        free = [j for j in pool if g.loops[j] == n and j not in found.values()]
+        if not free:
+            return False
+        found[k] = free[0]
+    return True
+
+
+def _reduced(node: Node, place: Place) -> frozenset[int] | None:
+    """The loops that a reduction runs over; None where an axis that it sums has no loop."""
+    found = set()
+    for k in node.step.params["axes"]:
+        loop = place[k]
+        if node.inputs[0].aval.dims[k] > 1:
+            if loop is None:
+                return None
+            found.add(loop)
+    return frozenset(found)
+
+
+def _left(node: Node, place: Place) -> Place:
+    axes, keepdims = node.step.params["axes"], node.step.params["keepdims"]
+    if keepdims:
+        return tuple(None if k in axes else p for k, p in enumerate(place))
+    return tuple(p for k, p in enumerate(place) if k not in axes)
