@@ -13,6 +13,7 @@ from gradtape.backends.writing import product
 from gradtape.ops.contraction import parts
 
 PLENTY = 1 << 16  # elements of a result from which its memory is worth a question
+REUSED = 16  # so many rows of results for each row of a second matrix, and BLAS takes it faster in order
 MATRIX = 32  # rows, columns and summed elements from which one product is worth a call of BLAS
 
 
@@ -168,6 +169,8 @@ def _stacked(
         a = a.reshape(*a.shape[:na], _size(row_sizes), inner_size)[fill_a]
         b = b.reshape(*b.shape[:nb], inner_size, _size(column_sizes))[fill_b]
         lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+        if b.strides[-1] != b.itemsize and b.size * REUSED <= _size(lead) * a.shape[-2] * b.shape[-1]:
+            b = np.ascontiguousarray(b)
         return _product(a, b, lead).reshape(*lead, *row_sizes, *column_sizes)
 
     return run, rows, columns

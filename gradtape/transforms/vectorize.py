@@ -25,7 +25,7 @@ from gradtape.transforms.rows.entering import free, lifted
 from gradtape.transforms.rows.following import follow
 from gradtape.transforms.rows.leaving import dense
 from gradtape.transforms.rows.letters import Axis, Letter, Pair, chosen, pair, whole
-from gradtape.transforms.rows.sums import added, settled
+from gradtape.transforms.rows.sums import added, dropped, settled
 from gradtape.transforms.rows.terms import (
     Factor,
     Item,
@@ -116,6 +116,8 @@ def _linear(b: Builder, node: Node, operands: list[Item], i: int, v: Rows, group
     v = moves.broadcast(b, v, out.aval.dims)
     if op.partials and op.partials[i] == 1:
         return v
+    if op.partials and op.partials[i] == -1 and v.dtype.kind == "f":
+        return each(b, v, v.shape, lambda t: _times(b, t, -1, v.dtype))
     outside = {k: x for k, x in enumerate(operands) if k not in group and isinstance(x, Value)}
     is_product = op.linear == ((0,), (1,)) and op.neutral == {0: 1, 1: 1}
 
@@ -229,7 +231,7 @@ def contracted(b: Builder, v: Rows, array: Value, ins: str, other: str, out: str
         factor = taken(b, _squeezed(b, array), [axes[c] for c in other if sizes[c] != 1])
         return Term((*t.factors, factor), t.rows, tuple(axes[c] for c in out))
 
-    return settled(b, each(b, v, [sizes[c] for c in out], rule, drops=True))
+    return settled(b, dropped(b, v, [sizes[c] for c in out], rule))
 
 
 def _outer(b: Builder, x: Rows, y: Rows, left: str, right: str, out: str) -> Rows | None:

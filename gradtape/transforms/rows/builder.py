@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gradtape.ir.dtypes import DType
-from gradtape.ir.graph import Value
+from gradtape.ir.graph import Node, Value
 from gradtape.ops.contraction import Contraction
 from gradtape.ops.op import Constant, Step, apply, lookup
 from gradtape.ops.pointwise import Pointwise
@@ -42,6 +42,21 @@ class Builder:
 
     def reshape(self, v: Value, shape: Sequence[int]) -> Value:
         return v if v.aval.shape == tuple(shape) else self.emit("reshape", v, shape=tuple(shape))
+
+    def scaled(self, v: Value, number: Value) -> Value:
+        """A value times a number, which goes into the smallest array that the value is a product of."""
+        node = v.node
+        if node is not None and isinstance(node.step.op, Contraction) and self._made(node):
+            small = min((0, 1), key=lambda i: node.inputs[i].aval.size)
+            operands = list(node.inputs)
+            if 2 * operands[small].aval.size <= v.aval.size:
+                operands[small] = self.scaled(operands[small], number)
+                return self.apply(node.step, operands)[0]
+        return self.emit("multiply", v, number)
+
+    def _made(self, node: Node) -> bool:
+        """Whether a node was made here: others may have been computed before, and are only read."""
+        return (node.step, *map(id, node.inputs)) in self.known
 
 
 def is_zero(step: Step, zeros: Sequence[bool]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -142,15 +143,19 @@ def _places(axis: Sequence[Pair], letters: Sequence[Letter], vectors: list[Value
 
 
 def _plain(b: Builder, v: Rows, shape: tuple[int, ...]) -> Value | None:
-    """A single factor whose letters each stand alone on an axis is the array already, up to the order of axes."""
-    if len(v.terms) != 1 or len(v.terms[0].factors) != 1:
+    """A single factor whose letters each stand alone on an axis is the array already, up to the order of axes and to
+    numbers."""
+    if len(v.terms) != 1 or not v.terms[0].factors:
         return None
     (t,) = v.terms
-    (f,) = t.factors
+    f, *numbers = sorted(t.factors, key=lambda f: -len(f.letters))
+    if any(n.letters for n in numbers):
+        return None
     pairs = [p for a in (*t.rows, *t.own) for p in a]
     if any(p.where is not None for p in pairs) or len({p.letter for p in pairs}) != len(pairs):
         return None
     if set(f.letters) != set(on_axes(t)):
         return None
     order = [f.letters.index(p.letter) for p in pairs]
-    return b.reshape(b.transpose(f.value, order), shape)
+    value = functools.reduce(lambda x, n: b.scaled(x, n.value), numbers, f.value)
+    return b.reshape(b.transpose(value, order), shape)

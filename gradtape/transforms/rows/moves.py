@@ -11,6 +11,7 @@ from gradtape.ir.index import Index
 from gradtape.transforms.rows.builder import Builder
 from gradtape.transforms.rows.leaving import expanded
 from gradtape.transforms.rows.letters import Letter, Positions, chosen, extent, known, matches, pair, whole
+from gradtape.transforms.rows.sums import dropped
 from gradtape.transforms.rows.terms import Rows, Term, cut, each, fused, relettered, with_own
 
 
@@ -19,7 +20,7 @@ def transposed(b: Builder, v: Rows, order: Sequence[int]) -> Rows:
     if list(order) == list(range(len(v.shape))):
         return v
     shape = [v.shape[k] for k in order]
-    return each(b, v, shape, lambda t: replace(t, own=tuple(t.own[k] for k in order)), drops=True)
+    return dropped(b, v, shape, lambda t: replace(t, own=tuple(t.own[k] for k in order)))
 
 
 def broadcast(b: Builder, v: Rows, shape: Sequence[int]) -> Rows:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
 
+from gradtape.ir.aval import aval
 from gradtape.ir.graph import Value
 from gradtape.ir.index import Index
+from gradtape.transforms.cost import NANOSECONDS_PER_ELEMENT
 from gradtape.transforms.rows.builder import Builder
 from gradtape.transforms.rows.leaving import written_out, written_size
 from gradtape.transforms.rows.letters import Letter, Pair, known, pair
@@ -18,10 +20,12 @@ from gradtape.transforms.rows.terms import (
     Term,
     absorbed,
     align,
+    all_letters,
+    each,
+    effort,
     multiplied_out,
     on_axes,
     relettered,
-    rows_of,
     size,
 )
 
@@ -30,17 +34,9 @@ MAX_TERMS = 16
 
 def added(b: Builder, values: Sequence[Rows]) -> Rows:
     """The sum of rows of one shape."""
-    terms: list[Term] = []
-    for t in (t for v in values for t in v.terms):
-        for i, s in enumerate(terms):
-            merged = _merged(b, s, t, values[0])
-            if merged is not None:
-                terms[i] = merged
-                break
-        else:
-            terms.append(t)
     first = values[0]
-    return settled(b, rows_of(terms, first.rows, first.shape, first.dtype))
+    terms = _gathered(b, (t for v in values for t in v.terms), first, _no_larger)
+    return settled(b, replace(first, terms=terms))
 
 
 def union(b: Builder, values: Sequence[Rows]) -> Rows:
@@ -108,9 +104,54 @@ def _same_index(x: Pair, y: Pair) -> bool:
     return x.where is y.where or (isinstance(x.where, Index) and x.where == y.where)
 
 
-def _merged(b: Builder, s: Term, other: Term, of: Rows) -> Term | None:
+def dropped(b: Builder, v: Rows, shape: Sequence[int], rule: Callable[[Term], Term]) -> Rows:
+    """A rule on every term that takes axes off, whose letters are summed. What it multiplies and sums alike in two
+    terms is done once, f·a + g·a = (f + g)·a, where that takes less time."""
+
+    def pays(common: Sequence[Factor], mine: Sequence[Factor], theirs: Sequence[Factor], s: Term) -> bool:
+        letters = _of(s, (*mine, *theirs))
+        joint = Factor(Value(aval(tuple(c.size for c in letters), v.dtype)), tuple(letters))
+        apart = sum(_effort(rule, replace(s, factors=(*common, *f))) for f in (mine, theirs))
+        passes = max(0, len(mine) - 1) + max(0, len(theirs) - 1) + 1
+        together = _effort(rule, replace(s, factors=(*common, joint)))
+        return together + passes * NANOSECONDS_PER_ELEMENT * size(letters) < apart
+
+    return each(b, replace(v, terms=_gathered(b, v.terms, v, pays)), shape, rule, drops=True)
+
+
+def _effort(rule: Callable[[Term], Term], t: Term) -> float:
+    return effort(rule(t), all_letters(t))
+
+
+Pays = Callable[[Sequence[Factor], Sequence[Factor], Sequence[Factor], Term], bool]
+
+
+def _no_larger(common: Sequence[Factor], mine: Sequence[Factor], theirs: Sequence[Factor], s: Term) -> bool:
+    """The sum of what is not common has no more numbers than its parts."""
+    return size(_of(s, (*mine, *theirs))) <= sum(f.value.aval.size for f in (*mine, *theirs)) + 1
+
+
+def _of(s: Term, factors: Sequence[Factor]) -> list[Letter]:
+    return [c for c in on_axes(s) if any(c in f.letters for f in factors)]
+
+
+def _gathered(b: Builder, given: Iterable[Term], of: Rows, pays: Pays) -> tuple[Term, ...]:
+    """Terms, those merged that agree where it pays."""
+    terms: list[Term] = []
+    for t in given:
+        for i, s in enumerate(terms):
+            merged = _merged(b, s, t, of, pays)
+            if merged is not None:
+                terms[i] = merged
+                break
+        else:
+            terms.append(t)
+    return tuple(terms)
+
+
+def _merged(b: Builder, s: Term, other: Term, of: Rows, pays: Pays) -> Term | None:
     """s + t as one term where axes agree: common factors f are taken out, f·g + f·h = f·(g + h), and the rest is
-    added if g + h is no larger than g and h apart. None: both stay."""
+    added if that pays. None: both stay."""
     t = _matched(b, s, other)
     if t is None:
         return None
@@ -122,9 +163,9 @@ def _merged(b: Builder, s: Term, other: Term, of: Rows) -> Term | None:
         (mine if twin is None else common).append(f)
         if twin is not None:
             theirs.remove(twin)
-    letters = [c for c in on_axes(s) if any(c in f.letters for f in (*mine, *theirs))]
-    if size(letters) > sum(f.value.aval.size for f in (*mine, *theirs)) + 1:
+    if not pays(common, mine, theirs, s):
         return None
+    letters = _of(s, (*mine, *theirs))
     g, h = (multiplied_out(b, x, letters, of.dtype) for x in (mine, theirs))
     joint = Factor(_sum(b, g, h, letters), tuple(letters))
     return replace(s, factors=absorbed(b, [*common, joint]))

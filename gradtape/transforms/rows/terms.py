@@ -20,6 +20,7 @@ from gradtape.ir.dtypes import DType
 from gradtape.ir.graph import Value
 from gradtape.ir.index import Index
 from gradtape.ops.placement import Place, take
+from gradtape.transforms.cost import NANOSECONDS_PER_ELEMENT, NANOSECONDS_PER_MULTIPLY_ADD
 from gradtape.transforms.rows.builder import Builder
 from gradtape.transforms.rows.letters import Axis, Letter, Pair, chosen, divided, joined, pair, whole
 from gradtape.transforms.rows.letters import extent as extent_of
@@ -229,6 +230,32 @@ def _path(factors: Sequence[Factor], names: Sequence[Letter], final: Sequence[Le
     result = "".join(spell[c] for c in final)
     shapes = [f.value.aval.dims for f in factors]
     return list(opt_einsum.contract_path(f"{text}->{result}", *shapes, shapes=True)[0])
+
+
+def effort(t: Term, before: Sequence[Letter]) -> float:
+    """An estimate of the time in nanoseconds that the sums of the normal form take; `before` as there."""
+    keep = on_axes(t)
+    hidden = [c for c in dict.fromkeys([*before, *all_letters(t)]) if c not in keep]
+    groups, _ = _connected(t.factors, hidden)
+    return sum(_group_effort(g, keep) for g in groups)
+
+
+def _group_effort(factors: Sequence[Factor], keep: Sequence[Letter]) -> float:
+    names = list(dict.fromkeys(c for f in factors for c in f.letters))
+    final = [c for c in keep if c in names]
+    left = [set(f.letters) for f in factors]
+    if len(left) == 1:
+        return NANOSECONDS_PER_ELEMENT * size(left[0])
+    total = 0.0
+    for step in _path(factors, names, final):
+        union = set().union(*(left[i] for i in step))
+        left = [s for i, s in enumerate(left) if i not in step]
+        made = union & set(final).union(*left)
+        if made < union:
+            total += NANOSECONDS_PER_MULTIPLY_ADD * size(union)
+        total += NANOSECONDS_PER_ELEMENT * size(made)
+        left.append(made)
+    return total
 
 
 def number(b: Builder, value: float, dtype: DType) -> Factor:
