@@ -25,7 +25,8 @@ from gradtape.runtime.chunks import Chunking, budget_of, chunked, write_to
 from gradtape.runtime.convert import convert
 from gradtape.runtime.dispatch import execute, unary
 from gradtape.runtime.hessian import hessian_blocks
-from gradtape.runtime.jacobian import MODES, batch_looped, independence, jacobians, looped, zeros_of
+from gradtape.runtime.independence import independence
+from gradtape.runtime.jacobian import MODES, batch_looped, jacobians, looped, zeros_of
 from gradtape.runtime.plans import JacobianPlan
 from gradtape.runtime.state import STATE
 from gradtape.runtime.structured import structured as structured_of

@@ -24,7 +24,6 @@ from gradtape.runtime.rules import by_structure, inlined, traced_rule
 from gradtape.runtime.tensor import Tensor, wrap
 from gradtape.transforms.cost import cost
 from gradtape.transforms.differentiate import leaves, pull_back
-from gradtape.transforms.independence import Verdict, batch_verdict
 from gradtape.transforms.rows.builder import Builder
 from gradtape.transforms.rows.entering import lifted
 from gradtape.transforms.rows.leaving import dense
@@ -34,7 +33,6 @@ from gradtape.transforms.simplify import rebuild_from, simplify
 from gradtape.transforms.vectorize import swapped, vectorize
 
 Batch = tuple[int, ...] | None  # the axes that target and source share as batch; None: a whole Jacobian
-PROVED = Verdict("proved")
 MODES = ("auto", "reverse", "forward")
 
 
@@ -47,7 +45,6 @@ class RowsProgram:
     compiled: CompiledGraph | None
     results: list[int | None]
     rules: tuple[int, ...] = ()
-    verdict: Verdict = PROVED  # of a batch Jacobian
     used: bool = False
 
 
@@ -75,22 +72,6 @@ def build(end: TrieNode, target: int, sources: tuple[int, ...], batch: Batch, mo
         return RowsProgram([], None, [], backward.rules)
     graphs = [backward.jacobian(i, batch, mode) for i in range(len(sources))]
     return _program(backward.path, graphs, [], CompiledGraph)
-
-
-def independence(recorder: Recorder, target: int, source: int, batch: tuple[int, ...]) -> Verdict:
-    """Whether examples of a target slot depend on their own example of a source slot alone."""
-    key = ("independence", target, source, batch)
-    judge: Any = functools.partial(_judged, recorder.node, target, source, batch)
-    program: Any = PROGRAMS.find(recorder.node, key, judge)
-    verdict: Verdict = program.verdict
-    return verdict
-
-
-def _judged(end: TrieNode, target: int, source: int, batch: tuple[int, ...]) -> Any:
-    path = Path(end, {})
-    verdicts = [batch_verdict(path.nodes, path.values[source], path.values[target], axis) for axis in batch]
-    order_of = {"mixed": 0, "unknown": 1, "proved": 2}
-    return RowsProgram([], None, [], verdict=min(verdicts, key=lambda v: order_of[v.kind], default=PROVED))
 
 
 def _program(path: Path, graphs: list[Value | None], captured: list[Value], compiler: Any) -> RowsProgram:

@@ -7,6 +7,8 @@ avals of those that are new; equal programs walk equal paths. Only residuals are
 from __future__ import annotations
 
 import functools
+import os
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -18,6 +20,7 @@ from gradtape.ops.op import Step
 from gradtape.runtime.tensor import Tensor
 from gradtape.transforms.differentiate import residuals
 
+PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
 MAX_NODES = 200_000  # structures remembered over all programs, before the trie starts anew
 
 READ = IDENTITY.bind()  # reading a variable: a record, because its value differs from read to read
@@ -29,6 +32,7 @@ class TrieNode:
 
     __slots__ = (
         "absent",
+        "asked",
         "children",
         "count",
         "fresh",
@@ -38,6 +42,7 @@ class TrieNode:
         "made",
         "operands",
         "parent",
+        "place",
         "plans",
         "results",
         "saved",
@@ -54,8 +59,20 @@ class TrieNode:
         self.keep_out: tuple[int, ...] = ()
         self.count: int = parent.count if parent else 0  # slots given so far
         self.saved = 0  # residuals kept before this record
+        self.place = ""  # where it was called the first time that a record followed this path
+        self.asked = False  # somebody wanted to know the place: from now on every recorder notes its own
         self.plans: dict[Any, Any] = {}
         self.absent: dict[Any, Any] = {}  # which answers of custom rules were None the last time
+
+
+def calling_place() -> str:
+    """Where the package was called from, and which of its functions: "`softmax` called at model.py:12"."""
+    frame, function = sys._getframe(1), ""
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE):
+        name = frame.f_code.co_name
+        function = f"`{name}` " if name[:1].isalpha() and name in frame.f_globals else ""  # no operator, no closure
+        frame = frame.f_back
+    return f"{function}called at {frame.f_code.co_filename}:{frame.f_lineno}"
 
 
 class Trie:
@@ -82,7 +99,7 @@ class Recorder:
     """What one tape has recorded since its last reset. What a signal handler or a finalizer runs in the midst of a
     record is recorded after it."""
 
-    __slots__ = ("busy", "hosts", "late", "node", "saved", "slots", "variables", "watch_accessed")
+    __slots__ = ("busy", "hosts", "late", "node", "places", "saved", "slots", "variables", "watch_accessed")
 
     def __init__(self, watch_accessed: bool = True) -> None:
         self.node = TRIE.root
@@ -90,6 +107,7 @@ class Recorder:
         self.variables: dict[int, Any] = {}  # watched ones by id
         self.slots: dict[int, int] = {}  # by id of tensor or variable
         self.saved: list[Tensor] = []
+        self.places: dict[TrieNode, str] = {}  # where records were called, as far as it was noted
         self.hosts: list[Callable[..., Any]] = []
         self.busy = False
         self.late: list[Callable[[], Any]] = []
@@ -182,6 +200,8 @@ class Recorder:
         if child is None:
             return False
         self.node = child
+        if child.asked:
+            self.places[child] = calling_place()
         for i, slot in child.fresh:
             slots[inputs[i]._id] = slot
         for j, slot in child.made:
@@ -192,6 +212,11 @@ class Recorder:
         for j in child.keep_out:
             saved.append(outputs[j])
         return True
+
+    def place_of(self, record: TrieNode) -> str:
+        """Where a record was called; if that is only known of the first program of this structure, it says so."""
+        record.asked = True
+        return self.places.get(record) or f"in the first program of this structure {record.place}"
 
     def record_custom(self, inputs: Sequence[Any], outputs: Sequence[Tensor], rule: Callable[..., Any]) -> None:
         """Record a function with a rule of its own."""
@@ -228,6 +253,7 @@ class Recorder:
         child.made = tuple((j, slot) for j, slot in enumerate(results) if slot)
         child.keep_in, child.keep_out = kept
         child.saved = len(self.saved)
+        self.places[child] = child.place = calling_place()
         parent.children[key] = child
         TRIE.grown()
         return child
@@ -243,6 +269,7 @@ class Path:
         self.values: dict[int, Value] = {}  # by slot
         self.nodes: list[Node] = []
         self.kept: dict[int, int] = {}  # id of a value -> where its tensor is in `saved`
+        self.records: dict[int, TrieNode] = {}  # by id of a node
         for record in reversed(list(_upwards(end))):
             self._add(record)
 
@@ -259,6 +286,7 @@ class Path:
         inputs = tuple(self.values[slot] for slot in record.operands)
         node = Node(step, inputs, step.infer(tuple(v.aval for v in inputs)))
         self.nodes.append(node)
+        self.records[id(node)] = record
         self.values.update((slot, v) for slot, v in zip(record.results, node.outputs, strict=True) if slot)
         kept = [*(inputs[i] for i in record.keep_in), *(node.outputs[j] for j in record.keep_out)]
         for k, v in enumerate(kept):

@@ -19,12 +19,13 @@ from gradtape.ops.placement import Assemble, Product, assemble_by_scatter
 from gradtape.ops.pointwise import Pointwise
 from gradtape.ops.reduction import Reduction, reduced
 from gradtape.ops.structural import Structural
-from gradtape.transforms.rows import loops, moves
+from gradtape.transforms.rows import folding, loops, moves
 from gradtape.transforms.rows.builder import Builder
 from gradtape.transforms.rows.entering import free, lifted
 from gradtape.transforms.rows.following import follow
 from gradtape.transforms.rows.leaving import dense
-from gradtape.transforms.rows.letters import Axis, Letter, Pair, chosen, pair, whole
+from gradtape.transforms.rows.letters import Axis, Letter, pair, whole
+from gradtape.transforms.rows.placing import over_all, placed
 from gradtape.transforms.rows.sums import added, dropped, settled
 from gradtape.transforms.rows.terms import (
     Factor,
@@ -34,7 +35,6 @@ from gradtape.transforms.rows.terms import (
     align,
     all_letters,
     each,
-    fused,
     multiplied_out,
     normal,
     number,
@@ -320,7 +320,9 @@ def _shifted(op: Structural | Opaque, params: dict[str, Any], count: int) -> dic
 def _composite(b: Builder, node: Node, operands: list[Item]) -> Sequence[Item]:
     op = node.step.op
     assert isinstance(op, Composite)
-    return vectorized(b, op.expand(tuple(v.aval for v in node.inputs), **node.step.params), operands)
+    inside = vectorized(b, op.expand(tuple(v.aval for v in node.inputs), **node.step.params), operands)
+    whole = folding.folded(b, node, operands)
+    return inside if whole is None else [folding.cheaper(b, node, operands, [lifted(b, inside[0], whole.rows), whole])]
 
 
 def _call(b: Builder, node: Node, operands: list[Item]) -> Sequence[Item]:
@@ -343,48 +345,17 @@ def _assemble(b: Builder, node: Node, operands: list[Item]) -> Sequence[Item]:
     for t in terms:
         own = operands[first : first + len(t.factors)]
         first += len(own)
-        parts.append(_placed(b, t, own, [x for x in vectors if isinstance(x, Value)], rows, out))
+        known = [x for x in vectors if isinstance(x, Value)]
+        parts.append(placed(b, _product(b, t, own, rows, out.aval.dtype), t, known, out.aval.dims))
     return [added(b, parts)]
 
 
-def _placed(
-    b: Builder, t: Product, own: Sequence[Item], vectors: Sequence[Value], rows: tuple[int, ...], out: Value
-) -> Rows:
-    """One term: its factors multiplied over all letters, then every letter's axis put where the letter stands."""
-    over = tuple(range(len(t.sizes)))
-    product: Rows | None = None
-    for x, letters in zip(own, t.factors, strict=True):
-        wide = _over(b, lifted(b, x, rows), letters, t.sizes)
-        product = wide if product is None else _times_rows(b, product, wide)
-    if product is None:
-        ones = b.constant(1, out.aval.dtype, t.sizes)
-        product = lifted(b, ones, rows)
-
-    def rule(term: Term) -> Term:
-        for k in over:
-            term = fused(b, term, k)
-        pairs = [a[0] if a else None for a in term.own]
-
-        def place(letter: int, index: Any, size: int) -> Pair:
-            p = pairs[letter]
-            where = vectors[index] if isinstance(index, int) else index
-            line = pair(Letter(t.sizes[letter]), where, size)
-            if p is None:
-                raise AssertionError("a fused axis has one pair")
-            return pair(p.letter, chosen(b, line, p.where) if line.where is not None else p.where, size)
-
-        axes = tuple(tuple(place(*p) for p in axis) for axis in t.axes)
-        return Term(term.factors, term.rows, axes)
-
-    return each(b, product, out.aval.dims, rule)
-
-
-def _over(b: Builder, v: Rows, letters: tuple[int, ...], sizes: tuple[int, ...]) -> Rows:
-    """A factor with one own axis for each letter of the term."""
-    order = [letters.index(c) for c in range(len(sizes)) if c in letters]
-    v = moves.transposed(b, v, order)
-    v = moves.reshaped(b, v, [n if c in letters else 1 for c, n in enumerate(sizes)])
-    return moves.broadcast(b, v, sizes)
+def _product(b: Builder, t: Product, own: Sequence[Item], rows: tuple[int, ...], dtype: DType) -> Rows:
+    """The factors of one term multiplied, over all of its letters."""
+    wide = [over_all(b, lifted(b, x, rows), letters, t.sizes) for x, letters in zip(own, t.factors, strict=True)]
+    if not wide:
+        return lifted(b, b.constant(1, dtype, t.sizes), rows)
+    return functools.reduce(functools.partial(_times_rows, b), wide)
 
 
 def _times_rows(b: Builder, v: Rows, w: Rows) -> Rows:

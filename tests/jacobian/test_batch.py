@@ -58,6 +58,14 @@ def test_enough_programs_have_batches() -> None:
 
 # ------------------------------------------------------------------ independence
 
+
+def slopes_of(f: Any, x: Any) -> Any:
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = f(x)
+    return tape.batch_jacobian(y, x)
+
+
 PROVED = {
     "elementwise": (tf.tanh, X),
     "dense": (lambda x: tf.matmul(tf.nn.relu(tf.matmul(x, W35)), W53), X),
@@ -93,26 +101,44 @@ PROVED = {
     "dropout": (lambda x: tf.nn.dropout(x, 0.5, seed=1), X),
     "a batch of one": (lambda x: tf.nn.softmax(tf.sort(x, axis=0), axis=0), X[:1]),
     "vectorized_map": (lambda x: tf.vectorized_map(tf.nn.softmax, x), X),
+    "cut and joined": (lambda x: tf.concat([x[:1], x[1:]], axis=0), X),
+    "one by one": (lambda x: tf.stack([tf.tanh(r) for r in tf.unstack(x)]), X),
+    "gather of all examples": (lambda x: tf.gather(x, [0, 1, 2, 3]), X),
+    "scatter of all examples": (lambda x: tf.scatter_nd([[0], [1], [2], [3]], x, [4, 3]), X),
+    "reversed twice": (lambda x: x[::-1][::-1], X),
+    "a constant of the batch": (lambda x: x - tf.stop_gradient(tf.reduce_mean(x, 0)), X),
+    "chosen by a constant of the batch": (lambda x: tf.where(x > tf.reduce_mean(x, 0), x, -x), X),
+    "a Jacobian": (lambda x: slopes_of(tf.tanh, x), X),
 }
 
 MIXED = {
     "batch norm": (batch_norm, X, "reduce_mean"),
-    "softmax over the batch": (lambda x: tf.nn.softmax(x, axis=0), X, "reduce_max"),
+    "softmax over the batch": (lambda x: tf.nn.softmax(x, axis=0), X, "softmax"),
     "sort of the batch": (lambda x: tf.sort(x, axis=0), X, "gather"),
     "reverse of the batch": (lambda x: tf.reverse(x, [0]), X, "reverse"),
     "matmul over the batch": (lambda x: tf.matmul(x, x, transpose_b=True), X, "contract"),
     "a matrix on the left": (lambda x: tf.matmul(tf.constant(normal(4, 4)), x), X, "contract"),
     "cumsum of the batch": (lambda x: tf.cumsum(x, axis=0), X, "cumsum"),
     "a sum of all": (lambda x: x * tf.reduce_sum(x), X, "reduce_sum"),
-    "attention across examples": (lambda x: attention(tf.transpose(x, [1, 0, 2])), normal(3, 3, 2), "reduce_max"),
+    "attention across examples": (lambda x: attention(tf.transpose(x, [1, 0, 2])), normal(3, 3, 2), "softmax"),
     "cumprod of the batch": (lambda x: tf.math.cumprod(x, axis=0), X, "cumprod"),
     "inverse of the batch": (tf.linalg.inv, np.eye(3) * 2 + normal(3, 3) * 0.1, "inverse"),
     "transposed": (lambda x: tf.transpose(x) * 2.0, normal(3, 3), "transpose"),
+    "roll of the batch": (lambda x: tf.roll(x, 1, axis=0), X, "slice"),
+    "reversed by a subscript": (lambda x: x[::-1], X, "slice"),
+    "stacked in another order": (lambda x: tf.stack(tf.unstack(x)[::-1]), X, "slice"),
+    "gather of other examples": (lambda x: tf.gather(x, [1, 0, 3, 2]), X, "gather_rows"),
+    "segments of examples": (lambda x: tf.math.unsorted_segment_sum(x, [0, 0, 1, 2], 4), X, "scatter_add"),
+    "minus the first": (lambda x: x - x[:1], X, "subtract"),
+    "a roll in a function": (lambda x: tf.function(lambda v: tf.roll(v, 1, axis=0))(x), X, "slice"),
+    "vectors that several results share": (
+        lambda x: x * tf.reduce_sum(tf.linalg.svd(x)[1], 0)[..., :1],
+        SEQUENCES,
+        "reduce_sum",
+    ),
 }
 
 UNKNOWN = {
-    "ids known only when running": (lambda x: tf.gather(x, [1, 0, 3, 2]), X, "gather_rows"),
-    "roll of the batch": (lambda x: tf.roll(x, 1, axis=0), X, "slice"),
     "a custom gradient": (tf.custom_gradient(lambda x: (x * x, lambda up: up)), X, "a custom gradient"),
 }
 
@@ -155,6 +181,61 @@ def test_what_cannot_be_proved_says_so(name: str) -> None:
     (warning,) = reported(function, at)
     assert f"could not be proved because of op `{op}`" in str(warning.message)
     assert not reported(function, at, on_dependence="ignore")
+
+
+def test_positions_that_are_not_known_yet() -> None:
+    """While a function is traced, nobody knows which examples a gather takes."""
+    x, ids = tf.constant(X), tf.constant([0, 1, 2, 3])
+
+    @tf.function
+    def traced(v: Any, positions: Any) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(v)
+            y = tf.gather(v, positions)
+        return tape.batch_jacobian(y, v)
+
+    with pytest.warns(BatchDependenceWarning, match="could not be proved because of op `gather_rows`"):
+        traced(x, ids)
+
+
+def test_positions_are_read_anew() -> None:
+    """One structure, other positions: another verdict."""
+    for _ in range(2):
+        assert not reported(lambda x: tf.concat([x[:2], x[2:]], 0), X)
+        assert reported(lambda x: tf.concat([x[2:], x[:2]], 0), X)
+
+
+def test_where_the_op_was_called() -> None:
+    def mixing(x: Any) -> Any:
+        y = x * 1.25 - 0.75
+        return tf.roll(y, 2, axis=0)
+
+    line = mixing.__code__.co_firstlineno + 2
+    (warning,) = reported(mixing, X)
+    assert f"(`roll` called at {__file__}:{line})" in str(warning.message)
+
+    def twin(x: Any) -> Any:
+        y = x * 1.25 - 0.75
+        return tf.roll(y, 2, axis=0)
+
+    (warning,) = reported(twin, X)  # of the same structure
+    assert f"(`roll` called at {__file__}:{twin.__code__.co_firstlineno + 2})" in str(warning.message)
+
+
+def test_where_an_op_was_called_that_nobody_asked_for_before() -> None:
+    def first(x: Any) -> Any:
+        return tf.roll(x * 1.5 - 0.25, 3, axis=0)
+
+    def second(x: Any) -> Any:
+        return tf.roll(x * 1.5 - 0.25, 3, axis=0)
+
+    tape, y, x = tape_of(Program(first, X))
+    tape.gradient(y, x)
+    (warning,) = reported(second, X)
+    line = first.__code__.co_firstlineno + 1
+    assert f"in the first program of this structure `roll` called at {__file__}:{line}" in str(warning.message)
+    (warning,) = reported(second, X)
+    assert f"(`roll` called at {__file__}:{line + 3})" in str(warning.message)
 
 
 def test_what_was_recorded_beside_the_target_says_nothing() -> None:

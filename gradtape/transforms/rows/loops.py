@@ -59,8 +59,8 @@ def _core_axes(node: Node, count: int, rank: int) -> list[int]:
     return list(range(rank - count, rank))
 
 
-def core_positions(node: Node, i: int) -> tuple[list[int], list[int]]:
-    """The core axes of operand i and of the first result.
+def core_positions(node: Node, i: int, j: int = 0) -> tuple[list[int], list[int]]:
+    """The core axes of operand i and of result j.
 
     Raises:
       ValueError: the signature does not say where they stand."""
@@ -70,7 +70,7 @@ def core_positions(node: Node, i: int) -> tuple[list[int], list[int]]:
     if len(counts) != len(node.inputs) or "batch_dims" in node.step.params:
         raise ValueError(op.name)
     rank = len(node.inputs[i].aval.dims)
-    return _core_axes(node, counts[i], rank), _core_axes(node, results[0], len(node.outputs[0].aval.dims))
+    return _core_axes(node, counts[i], rank), _core_axes(node, results[j], len(node.outputs[j].aval.dims))
 
 
 def along(b: Builder, node: Node, operands: Sequence[Item], i: int) -> Rows:
