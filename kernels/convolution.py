@@ -13,6 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from gradtape.kernels.memory import empty
+from gradtape.kernels.windows import add, are_lines, tables
+
 BLOCK = 1 << 21  # bytes of patches at a time
 FEW = 4  # channels up to which patches are copied along the image instead of along channels
 
@@ -24,7 +27,7 @@ def convolve(x: Any, k: Any, window: Sizes, strides: Sizes, dilations: Sizes, lo
     """The results for images and a kernel."""
     grid = _Grid(x.shape[1:-2], window, strides, dilations, low, high)
     groups, results = k.shape[-2:]
-    out = np.empty((len(x), *grid.counts, groups, results), x.dtype)
+    out = empty((len(x), *grid.counts, groups, results), x.dtype)
     weights = grid.kernel_first(k).reshape(groups, -1, results)
     for part, patches in grid.matrices(x):
         np.matmul(patches, weights, out=_rows(out[part]))
@@ -49,17 +52,24 @@ def convolve_input(
     grid = _Grid(shape, window, strides, dilations, low, high)
     channels, groups, results = k.shape[-3:]
     g = np.ascontiguousarray(g)
-    weights = grid.kernel_first(k).reshape(groups, -1, channels, results).transpose(0, 1, 3, 2).copy()
-    out = np.zeros((len(g), *shape, groups, channels), g.dtype)
-    for images, lines in grid.parts(len(g), groups * channels * g.itemsize):
+    weights = grid.kernel_first(k).reshape(groups, -1, results)
+    lines = are_lines(groups, channels, strides)
+    places = tables(shape, window, strides, dilations, low, high)
+    out = empty((len(g), *shape, groups, channels), g.dtype)
+    out[...] = 0
+    scratch = empty((0,), g.dtype)
+    for images, cuts in grid.parts(len(g), groups * channels * g.itemsize):
         target = out[images]
-        space = np.zeros((len(target), *grid.padded, groups, channels), g.dtype) if grid.is_padded else target
-        for line in lines:
-            patches = np.matmul(_rows(g[images, line])[:, None], weights)  # (groups, window, rows, channels)
-            shaped = (groups, *window, len(space), line.stop - line.start, *grid.counts[1:], channels)
-            grid.add(space, patches.reshape(shaped), line)
-        if grid.is_padded:
-            target[...] = space[grid.inside]
+        for line in cuts:
+            a, b = _rows(g[images, line]), weights.transpose(0, 2, 1)
+            if lines:
+                a, b = weights, a.transpose(0, 2, 1)
+            sizes = (groups, a.shape[1], b.shape[2])
+            if scratch.size < math.prod(sizes):
+                scratch = empty((math.prod(sizes),), g.dtype)
+            patches = np.matmul(a, b, out=scratch[: math.prod(sizes)].reshape(sizes))
+            if not add(patches, target, window, (places[0][line], *places[1:]), strides, dilations):
+                grid.add(target, patches.transpose(0, 2, 1) if lines else patches, line)
     return out
 
 
@@ -103,7 +113,8 @@ class _Grid:
         scratch, space = np.empty(0, x.dtype), np.empty(0, x.dtype)
         for images, lines in self.parts(len(x), groups * channels * x.itemsize):
             if self.is_padded and len(space) != len(x[images]):
-                space = np.zeros((len(x[images]), *self.padded, groups, channels), x.dtype)
+                space = empty((len(x[images]), *self.padded, groups, channels), x.dtype)
+                space[...] = 0
             if self.is_padded:
                 space[self.inside] = x[images]
             else:
@@ -112,7 +123,7 @@ class _Grid:
                 view = self.view(space, few)[self.cut(line, few)]
                 if not view.flags.c_contiguous:
                     if scratch.size < view.size:
-                        scratch = np.empty(view.size, x.dtype)
+                        scratch = empty((view.size,), x.dtype)
                     copy = scratch[: view.size].reshape(view.shape)
                     np.copyto(copy, view)
                     view = copy
@@ -144,13 +155,18 @@ class _Grid:
         axes = [group, *elements, *windows] if few else [group, *windows, *elements]
         return as_strided(space, [n for n, _ in axes], [s for _, s in axes], writeable=False)
 
-    def add(self, space: Any, patches: Any, line: slice) -> None:
-        """Patches (groups, *window, n, *windows, channels) of some lines added where they lie in padded images."""
-        moved = np.moveaxis(patches, 0, -2)
+    def add(self, images: Any, patches: Any, line: slice) -> None:
+        """Patches (groups, rows, window and channels) of some lines added where they lie in images."""
+        counts = (line.stop - line.start, *self.counts[1:])
+        groups, channels = images.shape[-2:]
+        shaped = patches.reshape(groups, len(images), *counts, *self.window, channels)
+        space = np.zeros((len(images), *self.padded, groups, channels), images.dtype) if self.is_padded else images
+        lead = (slice(None),) * (2 + len(counts))
         for at in itertools.product(*map(range, self.window)):
             first = [w * d for w, d in zip(at, self.dilations, strict=True)]
             first[0] += line.start * self.strides[0]
-            counts = (line.stop - line.start, *self.counts[1:])
             steps = zip(first, counts, self.strides, strict=True)
             place = tuple(slice(f, f + (n - 1) * s + 1, s) for f, n, s in steps)
-            space[(slice(None), *place)] += moved[at]
+            space[(slice(None), *place)] += np.moveaxis(shaped[(*lead, *at)], 0, -2)
+        if self.is_padded:
+            images += space[self.inside]

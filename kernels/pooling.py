@@ -1,19 +1,17 @@
 """Pooling on the CPU: loops over windows, whose inner loop runs over channels. Floor: kernels.
 
-One loop serves images with one to three axes: those that are missing have size 1. Where windows lie along an axis is a
-table with a line per window: the first and the last element that lie inside the image, and where element 0 lies."""
+One loop serves images with one to three axes; where windows lie is said by the tables of `kernels.windows`."""
 
 from __future__ import annotations
 
-import functools
 import math
 from typing import Any
 
 import numpy as np
 
 from gradtape.kernels.loops import Loop, loop, share
-
-Sizes = tuple[int, ...]
+from gradtape.kernels.memory import empty
+from gradtape.kernels.windows import WHOLE, Sizes, Tables, tables, three
 
 # ------------------------------------------------------------------ loops
 
@@ -186,55 +184,38 @@ def _spread(g: Any, out: Any, zs: Any, ys: Any, xs: Any, steps: Any, start: int,
 
 def max_pool(x: Any, window: Sizes, strides: Sizes, dilations: Sizes, low: Sizes, high: Sizes) -> Any:
     """The largest element of each window."""
-    tables = _tables(x.shape[1:-1], window, strides, dilations, low, high)
+    places = tables(x.shape[1:-1], window, strides, dilations, low, high)
     least = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
-    return _over_windows(_largest, [x], least, tables, dilations)
+    return _over_windows(_largest, [x], least, places, dilations)
 
 
 def max_pool_input(
     g: Any, x: Any, shape: Sizes, window: Sizes, strides: Sizes, dilations: Sizes, low: Sizes, high: Sizes
 ) -> Any:
     """Cotangents where the largest elements were."""
-    tables = _tables(shape, window, strides, dilations, low, high)
-    return _over_images(_route, [g, x], x.shape, tables, dilations)
+    places = tables(shape, window, strides, dilations, low, high)
+    return _over_images(_route, [g, x], x.shape, places, dilations)
 
 
 def max_pool_pick(a: Any, x: Any, window: Sizes, strides: Sizes, dilations: Sizes, low: Sizes, high: Sizes) -> Any:
     """The elements of `a` where x has its largest elements."""
-    tables = _tables(x.shape[1:-1], window, strides, dilations, low, high)
+    places = tables(x.shape[1:-1], window, strides, dilations, low, high)
     most = max_pool(x, window, strides, dilations, low, high)
-    return _over_windows(_pick, [a, x, most], 0, tables, dilations)
+    return _over_windows(_pick, [a, x, most], 0, places, dilations)
 
 
 def avg_pool(x: Any, window: Sizes, strides: Sizes, dilations: Sizes, low: Sizes, high: Sizes) -> Any:
     """The mean of each window's elements inside the image."""
-    tables = _tables(x.shape[1:-1], window, strides, dilations, low, high)
-    return _over_windows(_mean, [x], 0, tables, dilations)
+    places = tables(x.shape[1:-1], window, strides, dilations, low, high)
+    return _over_windows(_mean, [x], 0, places, dilations)
 
 
 def avg_pool_input(
     g: Any, shape: Sizes, window: Sizes, strides: Sizes, dilations: Sizes, low: Sizes, high: Sizes
 ) -> Any:
     """Cotangents shared out among their windows."""
-    tables = _tables(shape, window, strides, dilations, low, high)
-    return _over_images(_spread, [g], (len(g), *shape, g.shape[-1]), tables, dilations)
-
-
-Tables = tuple[Any, ...]
-
-
-@functools.lru_cache(256)
-def _tables(space: Sizes, window: Sizes, strides: Sizes, dilations: Sizes, low: Sizes, high: Sizes) -> Tables:
-    """For each axis: per window the first and the last element inside (and one more), and where element 0 lies."""
-    return tuple(map(_table, space, window, strides, dilations, low, high))
-
-
-def _table(n: int, size: int, stride: int, dilation: int, low: int, high: int) -> Any:
-    count = max(0, (n + low + high - (size - 1) * dilation - 1) // stride + 1)
-    begin = np.arange(count, dtype=np.int64) * stride - low
-    first = np.maximum(0, -(begin // dilation))  # the least w with begin + w · dilation >= 0
-    last = np.minimum(size, -((begin - n) // dilation))  # the least w with begin + w · dilation >= n
-    return np.ascontiguousarray(np.stack([first, np.maximum(first, last), begin], axis=1))
+    places = tables(shape, window, strides, dilations, low, high)
+    return _over_images(_spread, [g], (len(g), *shape, g.shape[-1]), places, dilations)
 
 
 def _five_axes(a: Any) -> Any:
@@ -243,29 +224,23 @@ def _five_axes(a: Any) -> Any:
     return np.ascontiguousarray(a).reshape(shape)
 
 
-def _three(values: tuple[Any, ...], missing: Any) -> tuple[Any, ...]:
-    return (*(missing,) * (3 - len(values)), *values)
-
-
-_WHOLE = np.array([[0, 1, 0]], np.int64)  # the one window of an axis that is not there
-
-
-def _over_windows(body: Loop, arrays: list[Any], start: Any, tables: Tables, dilations: Sizes) -> Any:
+def _over_windows(body: Loop, arrays: list[Any], start: Any, places: Tables, dilations: Sizes) -> Any:
     """A result per window; rows are lines of windows."""
     x = arrays[0]
-    out = np.full((len(x), *map(len, tables), x.shape[-1]), start, x.dtype)
-    tables, steps, wide = _three(tables, _WHOLE), _three(dilations, 1), _five_axes(out)
+    out = empty((len(x), *map(len, places), x.shape[-1]), x.dtype)
+    out[...] = start
+    over, steps, wide = three(places, WHOLE), three(dilations, 1), _five_axes(out)
     run, operands = body.of(x.dtype), [_five_axes(a) for a in arrays]
-    rows = len(x) * len(tables[0]) * len(tables[1])
-    share(rows, x.size, lambda a, b: run(*operands, wide, *tables, steps, a, b))
+    rows = len(x) * len(over[0]) * len(over[1])
+    share(rows, x.size, lambda a, b: run(*operands, wide, *over, steps, a, b))
     return out
 
 
-def _over_images(body: Loop, arrays: list[Any], shape: Sizes, tables: Tables, dilations: Sizes) -> Any:
+def _over_images(body: Loop, arrays: list[Any], shape: Sizes, places: Tables, dilations: Sizes) -> Any:
     """A result per element of the images; rows are images, because windows may overlap."""
     g = arrays[0]
-    out = np.empty(shape, g.dtype)
-    tables, steps, wide = _three(tables, _WHOLE), _three(dilations, 1), _five_axes(out)
+    out = empty(shape, g.dtype)
+    over, steps, wide = three(places, WHOLE), three(dilations, 1), _five_axes(out)
     run, operands = body.of(g.dtype), [_five_axes(a) for a in arrays]
-    share(len(out), math.prod(shape), lambda a, b: run(*operands, wide, *tables, steps, a, b))
+    share(len(out), math.prod(shape), lambda a, b: run(*operands, wide, *over, steps, a, b))
     return out

@@ -1,32 +1,19 @@
-"""A caching pool for large host arrays: fresh pages cost more than the arithmetic that fills them. Floor: backends.
-
-A pooled array is a view of a block that a `Lease` holds. NumPy keeps the lease alive as the base of the array and
-of all its views; when the last of them is gone, the block returns to the pool."""
+"""Zeros in memory that was used before: a block remembers what of it is not zero. Floor: backends."""
 
 from __future__ import annotations
 
-import os
-import threading
-from collections import deque
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from gradtape.kernels import memory as host
+from gradtape.kernels.memory import empty
 from gradtape.ops.assembling import Part
 
-LARGE = 1 << 20  # bytes from which arrays are pooled
-SLACK = 1.25  # a block may be this much larger than what is asked for
-KEPT = 1 << 31  # bytes of free blocks that are kept at most, unless a quarter of the memory is less
+__all__ = ["empty", "view", "zeros"]
+
 FEW = 16  # writing zeros over one element of so many is cheaper than over all
-
-
-def _limit() -> int:
-    try:
-        total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (ValueError, OSError, AttributeError):  # not a POSIX system: it does not say
-        return KEPT
-    return min(KEPT, total // 4)
 
 
 class Written(NamedTuple):
@@ -37,108 +24,23 @@ class Written(NamedTuple):
     parts: tuple[Part, ...]
 
 
-class Pool:
-    """Free blocks, the most recently used first, each with what is known of it. An array may end at any moment, in the
-    middle of `take` too, so that giving back never waits."""
-
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
-        self.free: list[tuple[np.ndarray[Any, Any], Written | None]] = []
-        self.returned: deque[tuple[np.ndarray[Any, Any], Written | None]] = deque()
-        self.bytes = 0
-        self.hits = 0
-        self.lock = threading.Lock()
-
-    def take(self, size: int) -> tuple[np.ndarray[Any, Any], Written | None] | None:
-        """A free block of at least this many bytes, if there is one."""
-        with self.lock:
-            self._sort_in()
-            for i in range(len(self.free) - 1, -1, -1):
-                if size <= self.free[i][0].nbytes <= SLACK * size:
-                    found = self.free.pop(i)
-                    self.bytes -= found[0].nbytes
-                    self.hits += 1
-                    return found
-        return None
-
-    def give(self, block: np.ndarray[Any, Any], written: Written | None = None) -> None:
-        """Take a block back; the oldest ones are dropped for it."""
-        if block.nbytes > self.limit:
-            return
-        self.returned.append((block, written))
-        if self.lock.acquire(blocking=False):  # else whoever holds it, or the next one, will look
-            try:
-                self._sort_in()
-            finally:
-                self.lock.release()
-
-    def _sort_in(self) -> None:
-        while self.returned:
-            found = self.returned.popleft()
-            self.free.append(found)
-            self.bytes += found[0].nbytes
-        while self.bytes > self.limit:
-            self.bytes -= self.free.pop(0)[0].nbytes
-
-    def clear(self) -> None:
-        """Drop all free blocks."""
-        with self.lock:
-            self.returned.clear()
-            self.free.clear()
-            self.bytes = 0
-
-
-POOL = Pool(_limit())
-
-
-class Lease:
-    """Holds a block for an array; NumPy reads its memory through the array interface."""
-
-    __slots__ = ("__array_interface__", "block", "pool", "written")
-
-    def __init__(self, pool: Pool, block: np.ndarray[Any, Any], size: int, written: Written | None = None) -> None:
-        self.pool, self.block, self.written = pool, block, written
-        data = (block.__array_interface__["data"][0], False)
-        self.__array_interface__ = {"data": data, "shape": (size,), "typestr": "|u1", "version": 3}
-
-    def __del__(self) -> None:
-        self.pool.give(self.block, self.written)
-
-
-def _bytes(shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
-    size = dtype.itemsize
-    for n in shape:
-        size *= n
-    return size
-
-
-def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """An array with anything in it; a large one comes from the pool."""
-    size = _bytes(shape, dtype)
-    if size < LARGE:
-        return np.empty(shape, dtype)
-    found = POOL.take(size)
-    block = np.empty(size, np.uint8) if found is None else found[0]
-    return np.asarray(Lease(POOL, block, size)).view(dtype).reshape(shape)
-
-
 def zeros(shape: tuple[int, ...], dtype: np.dtype[Any], written: Sequence[Part] | None) -> np.ndarray[Any, Any]:
     """Zeros, of which only the parts `written` will ever be written (None: nobody knows). A large array's block
     remembers its parts, so that the next array of zeros in it clears those alone; the array itself is read-only then,
     and `view` gives the parts to write to."""
-    size = _bytes(shape, dtype)
-    if size < LARGE:
+    size = host.bytes_of(shape, dtype)
+    if size < host.LARGE:
         return np.zeros(shape, dtype)
     note = None
     if written is not None and sum(_elements(p) for p in written) * FEW * dtype.itemsize <= size:
         note = Written(size, np.dtype(dtype), tuple(written))
-    found = POOL.take(size)
+    found = host.POOL.take(size)
     if found is None:
         block = np.zeros(size, np.uint8)  # pages that nobody has touched yet
     else:
         block, known = found
         _clear(block, size, known)
-    array = np.asarray(Lease(POOL, block, size, note)).view(dtype).reshape(shape)
+    array = np.asarray(host.Lease(host.POOL, block, size, note)).view(dtype).reshape(shape)
     if note is not None:
         array.flags.writeable = False
     return array

@@ -13,6 +13,8 @@ from gradtape.ir.graph import Graph, Node, Value
 from gradtape.ops.op import MAX_CACHED, Op
 from gradtape.ops.samples import BadSample, Sample
 
+Names = tuple[str | None, ...]  # the letters of an operand's axes; None where there is none
+
 
 class Composite(Op):
     """An op whose value is a graph.
@@ -24,6 +26,9 @@ class Composite(Op):
       host: the same function of NumPy arrays, (*arrays, **params), where that beats the graph on the CPU; what
         looks inside sees the graph.
       pays: (*avals, **params); whether `host` is worth it for these operands.
+      axes: which axes of operands and result stand for each other, `"n*c,*co->n*o"`: a letter for each, a star for
+        all others. What lies at each position of a letter that the result has is computed by itself, and no parameter
+        says how many there are: rows can lie there side by side, so that `host` runs for all of them at once.
     """
 
     kind = "composite"
@@ -37,13 +42,14 @@ class Composite(Op):
         check: Callable[..., None],
         host: Callable[..., Any] | None = None,
         pays: Callable[..., bool] = lambda *avals, **params: True,
+        axes: str | None = None,
         samples: Iterable[Sample],
         errors: Iterable[BadSample] = (),
         doc: str = "",
         notes: str = "",
     ) -> None:
         self.body, self.rule, self.check = body, vjp, check
-        self.host, self.pays = host, pays
+        self.host, self.pays, self.axes = host, pays, axes
         self.graphs: dict[Any, Graph] = {}
         super().__init__(name, doc=doc, samples=samples, errors=errors, notes=notes)
 
@@ -59,6 +65,16 @@ class Composite(Op):
                 self.graphs.clear()
             self.graphs[key] = found
         return found
+
+    def names(self, ranks: Sequence[int]) -> tuple[list[Names], Names]:
+        """The letters of `axes` for operands and a result with so many axes."""
+        sides = (self.axes or "").replace("->", ",").split(",")
+        found = []
+        for text, rank in zip(sides, ranks, strict=True):
+            before, star, behind = text.partition("*")
+            others = (None,) * (rank - len(before) - len(behind)) if star else ()
+            found.append((*before, *others, *behind))
+        return found[:-1], found[-1]
 
     def infer(self, avals: tuple[Aval, ...], **params: Any) -> tuple[Aval, ...]:
         try:

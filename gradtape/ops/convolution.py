@@ -176,6 +176,7 @@ CONVOLVE = Composite(
     vjp=_convolve_vjp,
     check=_check_convolve,
     host=host.convolve,
+    axes="n*gc,*cgo->n*go",
     samples=_samples(0, 1),
     errors=[
         _bad((1, 4, 1, 3), (2, 4, 1, 2), "channels"),
@@ -193,6 +194,7 @@ CONVOLVE_INPUT = Composite(
     vjp=_input_vjp,
     check=_check_input,
     host=host.convolve_input,
+    axes="n*go,*cgo->n*gc",
     samples=_samples(2, 1, True),
     errors=[
         _bad((1, 4, 1, 2), (2, 3, 1, 2), "numbers of windows", shape=(4,)),
@@ -206,6 +208,7 @@ CONVOLVE_KERNEL = Composite(
     vjp=_kernel_vjp,
     check=_check_weights,
     host=host.convolve_kernel,
+    axes="n*gc,n*go->*cgo",
     samples=_samples(0, 2),
     errors=[
         _bad((1, 4, 1, 3), (1, 4, 1, 2), "numbers of windows"),

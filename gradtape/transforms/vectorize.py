@@ -321,8 +321,10 @@ def _composite(b: Builder, node: Node, operands: list[Item]) -> Sequence[Item]:
     op = node.step.op
     assert isinstance(op, Composite)
     inside = vectorized(b, op.expand(tuple(v.aval for v in node.inputs), **node.step.params), operands)
-    whole = folding.folded(b, node, operands)
-    return inside if whole is None else [folding.cheaper(b, node, operands, [lifted(b, inside[0], whole.rows), whole])]
+    at_once = folding.folded(b, node, operands)
+    if at_once is None:
+        return inside
+    return [folding.cheaper(b, node, operands, [lifted(b, inside[0], at_once.rows), at_once])]
 
 
 def _call(b: Builder, node: Node, operands: list[Item]) -> Sequence[Item]:

@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gradtape.backends import memory, writing
+from gradtape.backends import memory as zeros
+from gradtape.backends import writing
 from gradtape.ir.dtypes import float64
 from gradtape.ir.index import Index
+from gradtape.kernels import memory
 from gradtape.ops import assembling
 from gradtape.ops.assembling import assembler
 from gradtape.ops.placement import Place, Product
@@ -84,7 +86,7 @@ def test_terms_are_what_a_loop_writes(seed: int, pool: memory.Pool, monkeypatch:
     for _ in range(100):
         monkeypatch.setattr(assembling, "BLOCK", r.choice([1, 4, 16]))
         monkeypatch.setattr(assembling, "LAYERS", r.choice([1, 2, 16]))
-        monkeypatch.setattr(memory, "FEW", r.choice([1, 4]))
+        monkeypatch.setattr(zeros, "FEW", r.choice([1, 4]))
         shape, terms, shapes, vectors = any_terms(r)
         run = assembler(np, writing, shape, float64, terms)
         for _ in range(2):

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gradtape.backends import gemm, memory
+from gradtape.backends import gemm
 from gradtape.backends.gemm import compile_contraction
+from gradtape.kernels import memory
 
 
 @pytest.fixture(autouse=True)

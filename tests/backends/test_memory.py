@@ -6,18 +6,19 @@ import numpy as np
 import pytest
 
 from gradtape.backends import memory
+from gradtape.kernels import memory as host
 
 FLOATS = np.dtype(np.float32)
 
 
 @pytest.fixture
-def pool(monkeypatch: pytest.MonkeyPatch) -> memory.Pool:
-    monkeypatch.setattr(memory, "LARGE", 64)
-    monkeypatch.setattr(memory, "POOL", memory.Pool(4096))
-    return memory.POOL
+def pool(monkeypatch: pytest.MonkeyPatch) -> host.Pool:
+    monkeypatch.setattr(host, "LARGE", 64)
+    monkeypatch.setattr(host, "POOL", host.Pool(4096))
+    return host.POOL
 
 
-def test_memory_comes_back_with_the_last_view(pool: memory.Pool) -> None:
+def test_memory_comes_back_with_the_last_view(pool: host.Pool) -> None:
     a = memory.empty((10, 10), FLOATS)
     where, view = a.ctypes.data, a[3:5]
     del a
@@ -29,13 +30,13 @@ def test_memory_comes_back_with_the_last_view(pool: memory.Pool) -> None:
     assert memory.empty((10,), FLOATS).ctypes.data != where
 
 
-def test_small_arrays_are_not_pooled(pool: memory.Pool) -> None:
+def test_small_arrays_are_not_pooled(pool: host.Pool) -> None:
     assert memory.empty((3,), FLOATS).base is None
     assert memory.zeros((3,), FLOATS, None).sum() == 0
     assert not pool.free
 
 
-def test_the_oldest_blocks_are_dropped(pool: memory.Pool) -> None:
+def test_the_oldest_blocks_are_dropped(pool: host.Pool) -> None:
     arrays = [memory.empty((n,), np.dtype(np.uint8)) for n in (1000, 1500, 1600, 5000)]
     while arrays:
         arrays.pop(0)
@@ -44,7 +45,7 @@ def test_the_oldest_blocks_are_dropped(pool: memory.Pool) -> None:
     assert pool.bytes == 0
 
 
-def test_an_array_that_ends_while_the_pool_is_asked_comes_back_later(pool: memory.Pool) -> None:
+def test_an_array_that_ends_while_the_pool_is_asked_comes_back_later(pool: host.Pool) -> None:
     """As when garbage is collected, or a signal handled, while the lock is held."""
     a = memory.empty((100,), FLOATS)
     with pool.lock:

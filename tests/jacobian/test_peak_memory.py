@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import gradtape as tf
-from gradtape.backends.memory import POOL
+from gradtape.kernels.memory import POOL
 
 RNG = np.random.default_rng(11)
 
