@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.backends import writing
+from gradtape.backends import control, writing
 from gradtape.backends.formula import HALF, compile_formula
 from gradtape.backends.gemm import compile_contraction
 from gradtape.backends.program import compile_graph
@@ -19,6 +19,7 @@ from gradtape.ops.assembling import assembler
 from gradtape.ops.call import Call
 from gradtape.ops.composite import Composite
 from gradtape.ops.contraction import Contraction
+from gradtape.ops.control import Cond, EmptyStack, Scan, StackSum, While
 from gradtape.ops.layout import Positions
 from gradtape.ops.op import Constant, Op, Step
 from gradtape.ops.opaque import Opaque
@@ -181,6 +182,11 @@ def _positions(step: Step) -> Kernel:
     return value.copy  # a program may write over what its nodes make
 
 
+def _around_graphs(rule: Callable[[Step, Callable[[Step], Kernel]], Kernel]) -> Callable[[Step], Kernel]:
+    """The function of a branch or a loop, which runs the programs of its graphs."""
+    return lambda step: rule(step, lower)
+
+
 RULES: dict[type, Callable[[Step], Kernel]] = {
     Pointwise: _pointwise,
     Reduction: _reduction,
@@ -189,6 +195,11 @@ RULES: dict[type, Callable[[Step], Kernel]] = {
     Opaque: _with_module,
     Composite: _composite,
     Call: _call,
+    Cond: _around_graphs(control.cond),
+    While: _around_graphs(control.while_loop),
+    Scan: _around_graphs(control.scan),
+    StackSum: _around_graphs(control.add_stacks),
+    EmptyStack: _around_graphs(control.empty_stack),
     Assemble: _assemble,
     Constant: _constant,
     Positions: _positions,

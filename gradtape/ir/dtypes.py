@@ -54,7 +54,7 @@ class DType:
     @property
     def is_differentiable(self) -> bool:
         """Whether gradients flow through tensors of this type: floating and complex types only."""
-        return self.kind in "fc"
+        return self.kind in "fcFC"
 
     @property
     def is_half(self) -> bool:
@@ -116,6 +116,43 @@ class DType:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return as_dtype, (self.name,)
+
+
+class StackDType(DType):
+    """The type of stacks: as many arrays of one dtype as a loop made. Its kind is the upper-case letter of theirs."""
+
+    __slots__ = ("element",)
+
+    def __init__(self, element: DType) -> None:
+        super().__init__(f"stack of {element.name}", element.numpy_dtype, element.kind.upper())
+        self.element = element
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    __hash__ = DType.__hash__
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return stack_of, (self.element,)
+
+
+_stacks: dict[DType, StackDType] = {}
+
+
+def stack_of(element: DType) -> DType:
+    """The dtype of stacks of arrays of a dtype."""
+    return _stacks.setdefault(element, _stacks.get(element) or StackDType(element))
+
+
+def element_of(stack: DType) -> DType:
+    """The dtype of a stack's arrays.
+
+    Raises:
+      TypeError: what is no stack.
+    """
+    if not isinstance(stack, StackDType):
+        raise TypeError(f"Values of dtype {stack.name} are no stacks.")
+    return stack.element
 
 
 def _limits(dtype: DType) -> Any:

@@ -84,6 +84,19 @@ def order(outputs: Sequence[Value], stop: Iterable[Value] = ()) -> list[Node]:
     return result
 
 
+def structure(graph: Graph) -> tuple[Any, ...]:
+    """A graph as a hashable key: equal for graphs with the same steps on the same wires."""
+    place = {id(v): i for i, v in enumerate(graph.inputs)}
+    count = len(graph.inputs)
+    nodes = []
+    for node in graph.nodes:
+        nodes.append((node.step, *(place[id(v)] for v in node.inputs)))
+        for v in node.outputs:
+            place[id(v)] = count
+            count += 1
+    return (tuple(v.aval for v in graph.inputs), tuple(nodes), tuple(place[id(v)] for v in graph.outputs))
+
+
 def check(graph: Graph) -> None:
     """The spec of a graph: every operand is an input or made by a node of the graph, and every shape and
     dtype is what the op infers.
@@ -93,6 +106,9 @@ def check(graph: Graph) -> None:
     """
     made = set(map(id, graph.inputs))
     for node in graph.nodes:
+        for inner in node.step.params.values():
+            if isinstance(inner, Graph):
+                check(inner)
         for v in node.inputs:
             if id(v) not in made:
                 raise ValueError(f"`{node.step.name}` uses {v!r}, which the graph neither is given nor makes.")

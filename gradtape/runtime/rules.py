@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gradtape.ir.graph import Graph, Value, order
+from gradtape.ir.graph import Graph, Value, order, structure
 from gradtape.ops.call import HostRule
 from gradtape.runtime.backward import CompiledGraph
 from gradtape.runtime.record import Path, TrieNode
 from gradtape.runtime.tensor import Tensor
 from gradtape.runtime.trace import Tracer
-from gradtape.runtime.vectorized import MAX_GRAPHS, structure
+from gradtape.runtime.vectorized import MAX_GRAPHS
 from gradtape.transforms.differentiate import zeros
 from gradtape.transforms.simplify import rebuild_from
 

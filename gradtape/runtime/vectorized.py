@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from gradtape.ir.aval import Aval, aval
-from gradtape.ir.graph import Graph, Value
+from gradtape.ir.graph import Graph, Value, structure
 from gradtape.runtime.backward import CompiledGraph
 from gradtape.runtime.tensor import Tensor
 from gradtape.runtime.trace import Tracer
@@ -55,17 +55,6 @@ def _compiled(
         while len(_graphs) > MAX_GRAPHS:
             _graphs.popitem(last=False)
     return found
-
-
-def structure(graph: Graph) -> tuple[Any, ...]:
-    """A graph as a hashable key: equal for graphs with the same steps on the same wires."""
-    place: dict[int, Any] = {id(v): i for i, v in enumerate(graph.inputs)}
-    nodes = []
-    for node in graph.nodes:
-        nodes.append((node.step, *(place[id(v)] for v in node.inputs)))
-        for v in node.outputs:
-            place[id(v)] = len(place)
-    return (tuple(v.aval for v in graph.inputs), tuple(nodes), tuple(place[id(v)] for v in graph.outputs))
 
 
 def all_rows(graph: Graph, shared: tuple[bool, ...], avals: tuple[Aval, ...], count: int, finish: Finish) -> Graph:

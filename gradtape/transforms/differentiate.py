@@ -8,7 +8,11 @@ from collections.abc import Iterable, Sequence
 from gradtape.ir.aval import Aval
 from gradtape.ir.graph import Graph, Node, Value, order
 from gradtape.ops.call import Call
+from gradtape.ops.control import Region, While, total
 from gradtape.ops.op import CONSTANT, Constant, Cotangent, Step, apply, emit
+from gradtape.transforms.control import REGIONS, keeping
+from gradtape.transforms.dependence import dependent as dependent
+from gradtape.transforms.dependence import leaves as leaves
 
 COUNTS: Counter[str] = Counter()  # how often graphs were differentiated; tests read that caches spare it
 
@@ -51,12 +55,15 @@ def _total(held: dict[int, list[Cotangent]], v: Value) -> Cotangent | None:
     while len(parts) > 1:
         a, b = parts[:2]
         mask = None if a.mask is None or b.mask is None else emit("logical_or", a.mask, b.mask)
-        parts[:2] = [Cotangent(emit("add", a.value, b.value), mask)]
+        parts[:2] = [Cotangent(total(a.value, b.value), mask)]
     return parts[0]
 
 
 def _pull(node: Node, cotangents: list[Cotangent | None], wanted: list[bool]) -> list[Cotangent | None]:
-    """The rule of a node: its op's, or for a call the one made from its graph."""
+    """The rule of a node: its op's, or the one made from the graphs of a call, a branch or a loop."""
+    region = REGIONS.get(type(node.step.op))
+    if region is not None:
+        return region(node, cotangents, wanted, _pull_back)
     rule = _pull_call if isinstance(node.step.op, Call) else node.step.op.pull
     return rule(node, cotangents, wanted)
 
@@ -84,6 +91,7 @@ def _pull_call(node: Node, cotangents: list[Cotangent | None], wanted: list[bool
 
 def augmented(graph: Graph, active: Sequence[bool]) -> Graph:
     """The graph that also returns what its VJP with respect to the active inputs mentions."""
+    graph = with_kept(graph, active)
     nodes = graph.nodes
     flowing = dependent(nodes, [v for v, a in zip(graph.inputs, active, strict=True) if a])
     extra: dict[int, Value] = {}
@@ -99,23 +107,41 @@ def augmented(graph: Graph, active: Sequence[bool]) -> Graph:
     return Graph(graph.inputs, (*graph.outputs, *extra.values()))
 
 
-def dependent(nodes: Iterable[Node], sources: Iterable[Value]) -> set[int]:
-    """The ids of the values that gradients can flow back from: differentiable ones that depend on a source."""
-    active = {id(s) for s in sources if s.aval.dtype.is_differentiable}
+def with_kept(graph: Graph, active: Sequence[bool]) -> Graph:
+    """The graph with branches and loops that keep what pulling back to the active inputs will read of them."""
+    nodes = graph.nodes
+    if not any(isinstance(n.step.op, Region) for n in nodes):
+        return graph
+    flowing = dependent(nodes, [v for v, a in zip(graph.inputs, active, strict=True) if a])
+    new = {id(v): v for v in graph.inputs}
     for node in nodes:
-        if any(id(v) in active for v in node.inputs):
-            active.update(id(v) for v in node.outputs if v.aval.dtype.is_differentiable)
-    return active
+        operands = [new[id(v)] for v in node.inputs]
+        marks = tuple(id(v) in flowing for v in node.inputs)
+        if isinstance(node.step.op, Region) and any(marks):
+            made = _apply_keeping(node, marks, operands)
+        else:
+            same = all(a is b for a, b in zip(operands, node.inputs, strict=True))
+            made = node.outputs if same else apply(node.step, operands)
+        new.update((id(v), m) for v, m in zip(node.outputs, made, strict=True))
+    return Graph(graph.inputs, [new[id(v)] for v in graph.outputs])
 
 
-def leaves(outputs: Iterable[Value], among: Iterable[Value]) -> list[Value]:
-    """The values of `among` that `outputs` refer to, in the order of `among`."""
-    candidates = list(among)
-    ids = set(map(id, candidates))
-    wanted = list(outputs)
-    used = {id(v) for v in wanted}
-    used.update(id(v) for node in order(wanted, candidates) for v in node.inputs)
-    return [v for v in candidates if id(v) in used & ids]
+def _apply_keeping(node: Node, marks: tuple[bool, ...], operands: Sequence[Value]) -> Sequence[Value]:
+    step, places = kept_step(node.step, marks)
+    made = apply(step, operands)
+    return [made[k] for k in places]
+
+
+def kept_step(step: Step, marks: tuple[bool, ...]) -> tuple[Step, list[int]]:
+    """A branch or loop that keeps what pulling back will read, and where the results of the bare one are."""
+    key = ("keeping", marks)
+    if key not in step.cache:
+        kept = keeping(step, marks, _pull_back, augmented)
+        count = len(step.op.graphs(step)[-1].outputs) if isinstance(step.op, Region) else 0
+        trips = [len(kept.params["body"].outputs)] if isinstance(step.op, While) else []
+        step.cache[key] = (kept, [*range(count), *trips])
+    found: tuple[Step, list[int]] = step.cache[key]
+    return found
 
 
 Residuals = tuple[tuple[int, ...], tuple[int, ...]]
