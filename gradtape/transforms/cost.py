@@ -9,10 +9,12 @@ from gradtape.ir.shapes import size_of
 from gradtape.ops.call import Call
 from gradtape.ops.composite import Composite
 from gradtape.ops.contraction import Contraction, parts
+from gradtape.ops.control import Cond, Region
 
 NANOSECONDS_PER_MULTIPLY_ADD = 0.02
 NANOSECONDS_PER_ELEMENT = 0.3
 NANOSECONDS_PER_NODE = 500.0
+TRIPS = 16  # how often a loop is taken to run: it only says so when it does
 
 
 def multiply_adds(node: Node) -> int:
@@ -20,6 +22,9 @@ def multiply_adds(node: Node) -> int:
     op = node.step.op
     if isinstance(op, Call):
         return sum(multiply_adds(n) for n in node.step.params["graph"].nodes)
+    if isinstance(op, Region):
+        counts = [sum(map(multiply_adds, g.nodes)) for g in op.graphs(node.step)]
+        return max(counts) if isinstance(op, Cond) else TRIPS * sum(counts)
     if isinstance(op, Composite):
         body = op.expand(tuple(v.aval for v in node.inputs), **node.step.params)
         return sum(multiply_adds(n) for n in body.nodes)

@@ -14,6 +14,8 @@ from gradtape.ir.graph import Graph, Node, Value
 from gradtape.ir.index import Index
 from gradtape.ops.call import Call, CustomCall
 from gradtape.ops.composite import Composite
+from gradtape.ops.control import Cond, Region
+from gradtape.transforms.control import Loop
 from gradtape.transforms.differentiate import residuals
 from gradtape.transforms.rows.builder import Builder
 from gradtape.transforms.rows.dependence import (
@@ -53,6 +55,7 @@ PROVED = Verdict("proved")
 # How far examples are from their places: on another axis, or one that is merged or cut; at positions that an op
 # chose; several of them in one element.
 IN_PLACE, DISPLACED, BENT, MET = range(4)
+MAX_ROUNDS = 8  # of a loop, after which nothing is known of it
 
 
 @dataclass(frozen=True)
@@ -112,6 +115,8 @@ class _Walk:
             at = recorded or node
             if isinstance(node.step.op, Call):
                 found = self._inside(node, node.step.params["graph"], operands, at)
+            elif isinstance(node.step.op, Region):
+                found = self._region(node, operands, at)
             else:
                 found = self._judged(node, operands, at)
             known.update((id(v), p) for v, p in zip(node.outputs, found, strict=True) if p is not None)
@@ -120,6 +125,32 @@ class _Walk:
         known = {id(graph.inputs[i]): p for i, p in operands.items()}
         ends = [*zip(graph.inputs, node.inputs, strict=True), *zip(graph.outputs, node.outputs, strict=True)]
         self.outside.update((id(v), self.outside.get(id(o), o)) for v, o in ends)
+        self.through(graph.nodes, known, at)
+        return [known.get(id(v)) for v in graph.outputs]
+
+    def _region(self, node: Node, operands: dict[int, Pattern], at: Node) -> list[Pattern | None]:
+        """Branches: what either says. Loops: what is true of the carry before the body and after it."""
+        op = node.step.op
+        if isinstance(op, Cond):
+            inside = {i - 1: p for i, p in operands.items()}
+            sides = [self._within(g, inside, at) for g in op.graphs(node.step)]
+            return [_joined(pair) for pair in zip(*sides, strict=True)]
+        loop = Loop(node.step)
+        given: dict[int, Pattern] = {i - loop.lead: p for i, p in operands.items()}
+        for _ in range(MAX_ROUNDS):
+            found = self._within(loop.body, given, at)
+            carry = {i: p for i in range(loop.carried) if (p := _joined((given.get(i), found[i])))}
+            if all(i in given and _places(p) == _places(given[i]) for i, p in carry.items()):
+                pushed = found[loop.carried :]
+                return [*(carry.get(i) for i in range(loop.carried)), *pushed, *[None] * (1 - loop.lead)]
+            given |= carry
+        return [
+            Pattern(depending_on_all(given[min(given)].rows, v.aval.dims), MET, Verdict("unknown", op.name, at))
+            for v in node.outputs
+        ]
+
+    def _within(self, graph: Graph, operands: dict[int, Pattern], at: Node) -> list[Pattern | None]:
+        known = {id(graph.inputs[i]): p for i, p in operands.items()}
         self.through(graph.nodes, known, at)
         return [known.get(id(v)) for v in graph.outputs]
 
@@ -167,6 +198,21 @@ class _Walk:
         if unsaid and not any(p.blame.kind == "unknown" for p in operands.values()):
             raise NotSaid
         return [None if p is None else p.rows for p in found]
+
+
+def _joined(parts: Sequence[Pattern | None]) -> Pattern | None:
+    """What is known of a value that is one of several."""
+    found = [p for p in parts if p is not None]
+    if len(found) < 2:
+        return found[0] if found else None
+    worst = max(found, key=lambda p: p.distance)
+    rows = either([p.rows for p in found])
+    return None if rows is None else Pattern(rows, worst.distance, worst.blame)
+
+
+def _places(p: Pattern) -> tuple[int, int]:
+    """A pattern only grows: by terms, or by distance."""
+    return len(p.rows.terms), p.distance
 
 
 def _passes(node: Node, i: int) -> bool:

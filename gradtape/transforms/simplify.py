@@ -7,6 +7,7 @@ from typing import Any
 
 from gradtape.ir.graph import Graph, Node, Value
 from gradtape.ops.call import Call
+from gradtape.ops.control import Cond, Region
 from gradtape.ops.op import Constant, Step, apply, constant
 from gradtape.ops.pointwise import Pointwise
 from gradtape.ops.structural import Structural
@@ -138,9 +139,32 @@ PASSES: tuple[tuple[str, Rewrite | None], ...] = (
 )
 
 
+def with_simple_regions(graph: Graph) -> Graph:
+    """The graph with simple graphs in its branches and loops; a branch that is known is put in its place."""
+    if not any(isinstance(n.step.op, Region) for n in graph.nodes):
+        return graph
+    new: dict[int, Value] = {id(v): v for v in graph.inputs}
+    for node in graph.nodes:
+        operands = [new[id(v)] for v in node.inputs]
+        new.update((id(v), r) for v, r in zip(node.outputs, _with_simple_graphs(node, operands), strict=True))
+    return Graph(graph.inputs, [new[id(v)] for v in graph.outputs])
+
+
+def _with_simple_graphs(node: Node, operands: list[Value]) -> Sequence[Value]:
+    step, op = node.step, node.step.op
+    if not isinstance(op, Region):
+        return _node(node, operands, None, {})
+    if isinstance(op, Cond) and (known := _scalar(operands[0])) is not None:
+        return rebuild_from(simplify(flattened(step.params["true" if known else "false"])), operands[1:])
+    if "simple" not in step.cache:
+        step.cache["simple"] = op.remade(step, lambda g: simplify(flattened(g)))
+    return apply(step.cache["simple"], operands)
+
+
 def simplify(graph: Graph, after: Callable[[str, Graph], None] | None = None) -> Graph:
     """All passes in order; `after` sees the graph behind each (tests check its spec there). What nothing
     uses falls away because a graph is walked from its outputs."""
+    graph = with_simple_regions(graph)
     for name, rewrite in PASSES:
         graph = rebuild(graph, rewrite)
         if after is not None:
