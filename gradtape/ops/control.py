@@ -14,6 +14,7 @@ from typing import Any
 from gradtape.ir.aval import Aval, aval
 from gradtape.ir.dtypes import DType, bool_, element_of, int32, stack_of
 from gradtape.ir.graph import Graph, Node, Value, structure
+from gradtape.ir.shapes import broadcast
 from gradtape.ops.op import Op, Step, constant, emit
 
 
@@ -123,10 +124,11 @@ class StackSum(Op):
     kind = "stack"
 
     def infer(self, avals: tuple[Aval, ...], **params: Any) -> tuple[Aval, ...]:
-        _fits(self, "sum", avals[1:], avals[:1])
-        return avals[:1]
+        x, y = avals
+        return (aval(broadcast(x.shape, y.shape), x.dtype),)
 
     def vjp(self, node: Node, cotangents: list[Value | None], wanted: list[bool]) -> list[Value | None]:
+        _fits(self, "cotangent", [v.aval for v in node.inputs], [node.outputs[0].aval] * 2)
         return [g if w else None for g, w in zip([*cotangents] * 2, wanted, strict=True)]
 
 

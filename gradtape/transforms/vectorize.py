@@ -14,12 +14,13 @@ from gradtape.ir.shapes import size_of
 from gradtape.ops.call import Call
 from gradtape.ops.composite import Composite
 from gradtape.ops.contraction import Contraction, parts
+from gradtape.ops.control import Cond, Scan, StackSum, While
 from gradtape.ops.opaque import Opaque
 from gradtape.ops.placement import Assemble, Product, assemble_by_scatter
 from gradtape.ops.pointwise import Pointwise
 from gradtape.ops.reduction import Reduction, reduced
 from gradtape.ops.structural import Structural
-from gradtape.transforms.rows import folding, loops, moves
+from gradtape.transforms.rows import control, folding, loops, moves
 from gradtape.transforms.rows.builder import Builder
 from gradtape.transforms.rows.entering import free, lifted
 from gradtape.transforms.rows.following import follow
@@ -373,6 +374,10 @@ RULES: dict[type, Rule] = {
     Opaque: _moved,
     Composite: _composite,
     Call: _call,
+    Cond: functools.partial(control.cond, vectorized),
+    While: functools.partial(control.loop, vectorized),
+    Scan: functools.partial(control.loop, vectorized),
+    StackSum: control.added_stacks,
     Assemble: _assemble,
 }
 

@@ -43,7 +43,7 @@ def union(b: Builder, values: Sequence[Rows]) -> Rows:
     """Rows of which only the places count: terms of equal places once."""
     terms: list[Term] = []
     for t in (t for v in values for t in v.terms):
-        if all(_matched(b, s, t) is None for s in terms):
+        if all(matched(b, s, t) is None for s in terms):
             terms.append(t)
     return replace(values[0], terms=tuple(terms))
 
@@ -65,7 +65,7 @@ def _pairs(t: Term) -> list[Pair]:
     return [p for a in (*t.rows, *t.own) for p in a]
 
 
-def _matched(b: Builder, s: Term, t: Term) -> Term | None:
+def matched(b: Builder, s: Term, t: Term) -> Term | None:
     """t in the letters of s so that all axes agree; None where they cannot. Letters agree up to name and order:
     what counts are the positions that a letter takes on all of its sub-axes together."""
     if [[p.extent for p in a] for a in (*s.rows, *s.own)] != [[p.extent for p in a] for a in (*t.rows, *t.own)]:
@@ -152,7 +152,7 @@ def _gathered(b: Builder, given: Iterable[Term], of: Rows, pays: Pays) -> tuple[
 def _merged(b: Builder, s: Term, other: Term, of: Rows, pays: Pays) -> Term | None:
     """s + t as one term where axes agree: common factors f are taken out, f·g + f·h = f·(g + h), and the rest is
     added if that pays. None: both stay."""
-    t = _matched(b, s, other)
+    t = matched(b, s, other)
     if t is None:
         return None
     theirs = list(t.factors)
