@@ -12,6 +12,7 @@ import numpy as np
 from gradtape.backends import control, writing
 from gradtape.backends.formula import HALF, compile_formula
 from gradtape.backends.gemm import compile_contraction
+from gradtape.backends.pieces import in_pieces
 from gradtape.backends.program import compile_graph
 from gradtape.ir.aval import Aval, aval_of
 from gradtape.ir.graph import Graph
@@ -27,6 +28,7 @@ from gradtape.ops.placement import Assemble
 from gradtape.ops.pointwise import Pointwise
 from gradtape.ops.reduction import Reduction
 from gradtape.ops.structural import Structural
+from gradtape.ops.tiles import Tiles
 
 NAME = "cpu"
 
@@ -164,6 +166,12 @@ def _call(step: Step) -> Kernel:
     return compile_graph(step.params["graph"], lower)
 
 
+def _tiles(step: Step) -> Kernel:
+    p = step.params
+    results = [(a.dims, a.dtype.numpy_dtype) for a in step.infer(())]
+    return in_pieces(compile_graph(p["graph"], lower), p["count"], p["inputs"], p["outputs"], results)
+
+
 def _assemble(step: Step) -> Kernel:
     p = step.params
     return assembler(np, writing, p["shape"], p["dtype"], p["terms"])
@@ -201,6 +209,7 @@ RULES: dict[type, Callable[[Step], Kernel]] = {
     StackSum: _around_graphs(control.add_stacks),
     EmptyStack: _around_graphs(control.empty_stack),
     Assemble: _assemble,
+    Tiles: _tiles,
     Constant: _constant,
     Positions: _positions,
 }

@@ -164,4 +164,4 @@ def may_alias(op: Any, node: Node) -> bool:
         return op.view
     if isinstance(op, Reduction):
         return not node.step.params["axes"]
-    return op.kind not in ("contraction", "constant", "composite")
+    return op.kind not in ("contraction", "constant", "composite", "tiles")

@@ -33,3 +33,7 @@ class NotFoundError(OpError):
 
 class OutOfRangeError(OpError):
     """An index or an iteration went past the end."""
+
+
+class OperatorNotAllowedInGraphError(TypeError):
+    """Python asked for the truth of a tensor, or for its elements, while the function it belongs to is traced."""

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from gradtape.ir.errors import InvalidArgumentError
 from gradtape.ir.graph import Node, Value
+from gradtape.ops.choosing import choose
 from gradtape.ops.op import constant, emit
 from gradtape.ops.pointwise import Pointwise
 from gradtape.ops.samples import BadSample, Sample, Spec
@@ -68,15 +67,11 @@ def _select_masks(node: Node, mask: Value | None) -> list[Value | None]:
     return [None, emit("logical_and", mask, taken), emit("logical_and", mask, other)]
 
 
-def _where(xp: Any, condition: Any, x: Any, y: Any) -> Any:
-    return xp.where(condition, x, y)
-
-
 SELECT = Pointwise(
     "select",
     None,
     operands="condition x y",
-    array=_where,
+    array=choose,
     accepts="fciubs",
     condition=True,
     vjp=_select_vjp,

@@ -26,6 +26,7 @@ from gradtape.runtime.tensor import SymbolicTensorError, Tensor, wrap
 from gradtape.runtime.trace import traced
 from gradtape.transforms.differentiate import augmented, leaves, pull_back
 from gradtape.transforms.simplify import flattened, simplify
+from gradtape.transforms.tiling import tiled
 
 COUNTS: Counter[str] = Counter()  # plans built and plans found; tests read that caches work
 MAX_PROGRAMS = 2048
@@ -35,12 +36,14 @@ HostCall = Callable[..., Sequence[Tensor | None]]
 
 
 class CompiledGraph:
-    """A graph with the function that runs it, and the steps that record it as a call, by active operands."""
+    """A graph with the function that runs it, and the steps that record it as a call, by active operands. `runs`: the
+    same graph in the pieces in which it runs."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = simplify(flattened(graph))
         self.plain = call_step(self.graph)
-        self.kernel = lower(self.plain)
+        self.runs = tiled(self.graph)
+        self.kernel = lower(call_step(self.runs))
         self.avals = tuple(v.aval for v in self.graph.outputs)
         self.recorded: dict[tuple[bool, ...], Step] = {}
 

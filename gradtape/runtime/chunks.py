@@ -101,7 +101,7 @@ class ChunkProgram:
             read = leaves(graph.outputs, self.path.everything())
             inputs = [*read, begin]
             compiled = CompiledGraph(Graph(inputs, graph.outputs))
-            self.plans[count] = ([self.path.kept[id(v)] for v in read], compiled, peak_bytes(compiled.graph))
+            self.plans[count] = ([self.path.kept[id(v)] for v in read], compiled, peak_bytes(compiled.runs))
         return self.plans[count]
 
     def _graph(self, count: int, begin: Value) -> Graph:

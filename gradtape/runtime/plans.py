@@ -39,10 +39,11 @@ class JacobianPlan:
         self.result = aval((*target._aval.dims, *source._aval.dims), source._aval.dtype)
         self.chunks = 1
         graph = Graph([], [])
+        self.peak_bytes = 0
         if choice:
             inputs = leaves([choice.dense], program.path.everything())
-            graph = CompiledGraph(Graph(inputs, [choice.dense])).graph
-        self.peak_bytes = peak_bytes(graph)
+            compiled = CompiledGraph(Graph(inputs, [choice.dense]))
+            graph, self.peak_bytes = compiled.graph, peak_bytes(compiled.runs)
         if choice and how.is_asked:
             self.mode = "reverse"
             self.rows = target._aval.size

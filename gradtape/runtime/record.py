@@ -7,8 +7,6 @@ avals of those that are new; equal programs walk equal paths. Only residuals are
 from __future__ import annotations
 
 import functools
-import os
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -17,10 +15,10 @@ from gradtape.ir.graph import Node, Value
 from gradtape.ops.arithmetic import IDENTITY
 from gradtape.ops.call import CUSTOM_CALL, expecting
 from gradtape.ops.op import Step
+from gradtape.runtime.places import calling_place
 from gradtape.runtime.tensor import Tensor
 from gradtape.transforms.differentiate import residuals
 
-PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
 MAX_NODES = 200_000  # structures remembered over all programs, before the trie starts anew
 
 READ = IDENTITY.bind()  # reading a variable: a record, because its value differs from read to read
@@ -63,16 +61,6 @@ class TrieNode:
         self.asked = False  # somebody wanted to know the place: from now on every recorder notes its own
         self.plans: dict[Any, Any] = {}
         self.absent: dict[Any, Any] = {}  # which answers of custom rules were None the last time
-
-
-def calling_place() -> str:
-    """Where the package was called from, and which of its functions: "`softmax` called at model.py:12"."""
-    frame, function = sys._getframe(1), ""
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE):
-        name = frame.f_code.co_name
-        function = f"`{name}` " if name[:1].isalpha() and name in frame.f_globals else ""  # no operator, no closure
-        frame = frame.f_back
-    return f"{function}called at {frame.f_code.co_filename}:{frame.f_lineno}"
 
 
 class Trie:

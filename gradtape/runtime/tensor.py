@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +10,9 @@ import numpy as np
 
 from gradtape.ir.aval import Aval, aval_of
 from gradtape.ir.dtypes import DType
+from gradtape.ir.errors import OperatorNotAllowedInGraphError
 from gradtape.ir.shapes import TensorShape, shape_text
+from gradtape.runtime.places import NOTES, calling_place, is_own, place_of, user_frame
 from gradtape.runtime.state import new_id
 
 
@@ -233,7 +236,8 @@ class Tensor(Operators):
         if name == "_array":
             raise SymbolicTensorError(
                 f"The value of {self!r} is not known: the function that it belongs to runs for all of its inputs at "
-                "once. `.numpy()`, `bool()`, `float()` and Python's `if` want a value; use `tf.where` and other ops."
+                "once. `.numpy()`, `bool()`, `float()` and Python's `if` want a value; use `tf.where` and other ops "
+                f"({calling_place()})."
             )
         hint = f" Use {HINTS[name]}." if name in HINTS else ""
         raise AttributeError(f"A Tensor has no attribute `{name}`.{hint}")
@@ -248,10 +252,38 @@ class EagerTensor(Tensor):
 class SymbolicTensor(Tensor):
     """A tensor of a function that is being traced: its shape and dtype are known, its value is not."""
 
-    __slots__ = ("_tracer", "_value")
+    __slots__ = ("_place", "_tracer", "_value")
 
+    _place: str  # where it was made
     _tracer: Any
     _value: Any
+
+    @property
+    def numpy(self) -> Any:
+        raise no_value(self, "`.numpy()`", NoNumpyError)
+
+    def __bool__(self) -> bool:
+        raise no_value(self, "a truth value (`if`, `while`, `and`, `bool()`)", NoTruthError)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        raise no_value(self, "a NumPy array", NoArrayError)
+
+    def __float__(self) -> float:
+        raise no_value(self, "`float()`", SymbolicTensorError)
+
+    def __int__(self) -> int:
+        raise no_value(self, "`int()`", SymbolicTensorError)
+
+    def __complex__(self) -> complex:
+        raise no_value(self, "`complex()`", SymbolicTensorError)
+
+    def __index__(self) -> int:
+        raise no_value(self, "an integer, as an index or a size,", SymbolicTensorError)
+
+    def __iter__(self) -> Iterator[Tensor]:
+        if self._tracer.is_function and not is_own(sys._getframe(1)):
+            raise no_value(self, "its elements, one by one,", NoTruthError)
+        return super().__iter__()
 
     def __str__(self) -> str:
         return f"Tensor(shape={shape_text(self._aval.shape)}, dtype={self.dtype.name})"
@@ -264,7 +296,35 @@ class SymbolicTensor(Tensor):
 
 
 class SymbolicTensorError(TypeError):
-    """The value of a tensor was asked for while the function that it belongs to is being traced."""
+    """The value of a tensor was asked for while the function that it belongs to is being traced. `by_user`: by the
+    function itself, and not by an op that cannot do without."""
+
+    by_user = False
+
+
+class NoNumpyError(SymbolicTensorError, AttributeError):
+    """`.numpy()` of a tensor without a value."""
+
+
+class NoTruthError(SymbolicTensorError, OperatorNotAllowedInGraphError):
+    """`bool()` of a tensor without a value, or a loop over its elements."""
+
+
+class NoArrayError(SymbolicTensorError, NotImplementedError):
+    """A NumPy function of a tensor without a value."""
+
+
+def no_value(t: Tensor, what: str, error: type[SymbolicTensorError]) -> SymbolicTensorError:
+    """The error for asking for a value: it says where, and what to use."""
+    by_user = not is_own(sys._getframe(2))
+    frame = user_frame()
+    note = NOTES.get(frame.f_code) or "Use ops of tensors: `tf.cond`, `tf.while_loop`, `tf.where`, `tf.cast`."
+    made = error(
+        f"{place_of(frame)} asks for {what} of {t!r}, whose value is not known while the function is traced: it "
+        f"is traced once and runs for many values. {note}"
+    )
+    made.by_user = by_user
+    return made
 
 
 class Reference:

@@ -8,6 +8,7 @@ from gradtape.ir.graph import Graph, Node, Value
 from gradtape.ops.contraction import Contraction, parts
 from gradtape.ops.control import Region
 from gradtape.ops.structural import Structural
+from gradtape.ops.tiles import Tiles
 
 
 def peak_bytes(graph: Graph) -> int:
@@ -23,6 +24,8 @@ def peak_bytes(graph: Graph) -> int:
         is_view = isinstance(op, Structural) and op.view
         made = 0 if is_view else sum(v.aval.nbytes for v in node.outputs)
         copied = _copied(node) if isinstance(op, Contraction) else 0
+        if isinstance(op, Tiles):
+            copied = peak_bytes(node.step.params["graph"])
         if isinstance(op, Region):
             copied = max(map(peak_bytes, op.graphs(node.step)))
         held = sum(b for b, _ in live.values())
