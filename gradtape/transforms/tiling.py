@@ -241,7 +241,7 @@ def _is_view(node: Node) -> bool:
 
 
 def _in_pieces(r: Region) -> bool:
-    """Find the largest pieces that fit into the cache; whether they leave enough to do and matrices as fast as before."""
+    """Find the largest pieces that fit into the cache; whether they leave enough to do, and matrices as fast."""
     made = sum(n.outputs[0].aval.nbytes for n in r.nodes if not _is_view(n))
     for count in (k for k in range(2, r.extent + 1) if r.extent % k == 0):
         if made < PIECE * count:
