@@ -19,8 +19,9 @@ from gradtape.ops.layout import BROADCAST_TO, RESHAPE
 from gradtape.recording import flatten, leaves_of
 from gradtape.runtime.convert import convert
 from gradtape.runtime.dispatch import execute, unary
+from gradtape.runtime.ruled import handed_out
 from gradtape.runtime.state import STATE
-from gradtape.runtime.tensor import SymbolicTensor, SymbolicTensorError, Tensor, wrap
+from gradtape.runtime.tensor import Tensor
 from gradtape.runtime.variable import Variable
 from gradtape.tape import GradientTape
 from gradtape.transforms.differentiate import filled_step
@@ -115,12 +116,6 @@ def _call(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) 
     result, rule = _split(answer, f)
     results, structure = flatten(result)
     inner = [convert(r) for r in results]
-    if any(isinstance(t, SymbolicTensor) for t in inner):
-        raise SymbolicTensorError(
-            f"The custom gradient `{getattr(f, '__name__', 'function')}` is a Python rule that wants values and cannot "
-            "be traced. In `tf.vectorized_map`, apply it to the whole batch outside, or use `tf.map_fn`."
-        )
-    outputs = [wrap(t._array, t._aval) for t in inner]
     variables = [v for v in read.values() if not any(v is a for a in given)]
     operands = [t for t in inputs if isinstance(t, Tensor)]
     if variables and not _takes_variables(rule):
@@ -128,8 +123,9 @@ def _call(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) 
             "If using @custom_gradient with a function that uses variables, then grad_fn must accept a keyword "
             f"argument 'variables'. It reads: {', '.join(v.name for v in variables)}."
         )
+    pull = _Rule(rule, inputs, variables, [t._aval for t in inner], getattr(f, "__name__", "function"))
+    outputs = handed_out(inner, [*operands, *variables], pull)
     if STATE.recorders:
-        pull = _Rule(rule, inputs, variables, outputs, getattr(f, "__name__", "function"))
         for recorder in STATE.recorders:
             for v in variables:
                 recorder.read(v, v.read())
@@ -164,12 +160,12 @@ class _Rule:
         rule: Callable[..., Any],
         inputs: list[Any],
         variables: list[Variable],
-        outputs: Sequence[Tensor],
+        results: Sequence[Aval],
         name: str,
     ) -> None:
         self.rule, self.variables, self.name = rule, variables, name
         self.wanted: list[Aval | None] = [t._aval if isinstance(t, Tensor) else None for t in inputs]
-        self.results = [t._aval for t in outputs]
+        self.results = list(results)
 
     def __call__(self, *cotangents: Tensor) -> Sequence[Tensor | None]:
         given = iter(cotangents)

@@ -31,6 +31,7 @@ KINDS = {
     "call": "A graph as an op, differentiated and vectorized through its own nodes.",
     "custom": "A function with a Python rule.",
     "host": "The Python rule, run between compiled segments.",
+    "ruled": "A function whose rule was traced: its results, with a graph for their gradient.",
 }
 DTYPES = {"f": "floating", "c": "complex", "i": "integer", "u": "unsigned", "b": "bool", "s": "string"}
 

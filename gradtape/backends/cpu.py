@@ -17,7 +17,7 @@ from gradtape.backends.program import compile_graph
 from gradtape.ir.aval import Aval, aval_of
 from gradtape.ir.graph import Graph
 from gradtape.ops.assembling import assembler
-from gradtape.ops.call import Call
+from gradtape.ops.call import Call, Ruled
 from gradtape.ops.composite import Composite
 from gradtape.ops.contraction import Contraction
 from gradtape.ops.control import Cond, EmptyStack, Scan, StackSum, While
@@ -172,6 +172,11 @@ def _tiles(step: Step) -> Kernel:
     return in_pieces(compile_graph(p["graph"], lower), p["count"], p["inputs"], p["outputs"], results)
 
 
+def _ruled(step: Step) -> Kernel:
+    count = step.params["results"]
+    return (lambda x, *others: x) if count == 1 else (lambda *arrays: arrays[:count])
+
+
 def _assemble(step: Step) -> Kernel:
     p = step.params
     return assembler(np, writing, p["shape"], p["dtype"], p["terms"])
@@ -203,6 +208,7 @@ RULES: dict[type, Callable[[Step], Kernel]] = {
     Opaque: _with_module,
     Composite: _composite,
     Call: _call,
+    Ruled: _ruled,
     Cond: _around_graphs(control.cond),
     While: _around_graphs(control.while_loop),
     Scan: _around_graphs(control.scan),

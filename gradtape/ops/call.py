@@ -4,6 +4,7 @@ How a call is differentiated stands in `transforms.differentiate`: graph to grap
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from gradtape.ir.aval import Aval
@@ -71,3 +72,63 @@ class HostRule(Op):
 
 
 HOST_RULE = HostRule("host_rule", doc="The Python rule of a custom call, applied to its cotangents.")
+
+
+# ------------------------------------------------------------------ rules that are graphs
+
+
+class Bent(Call):
+    """A call that hands on its first operand, which may be anything but linear in the others."""
+
+
+BENT = Bent("bent", doc="What a rule that may not be linear answers to its cotangents.")
+
+
+def _bent(answer: Value, cotangents: Sequence[Value]) -> Value:
+    inner = [Value(v.aval) for v in (answer, *cotangents)]
+    return apply(Step(BENT, {"graph": Graph(inner, inner[:1])}), [answer, *cotangents])[0]
+
+
+class Ruled(Op):
+    """The results of a function with a rule of its own, where the rule is a graph. Operands are the results as they
+    are, the function's operands, which the rule answers for, and what else the rule reads.
+
+    Parameters: `results` (how many), `rule` (a graph, from the cotangents of differentiable results and from what it
+    reads), `answers` (per operand of the function: whether the rule answers for it), `linear` (whether the rule is,
+    in its cotangents)."""
+
+    kind = "ruled"
+
+    def infer(self, avals: tuple[Aval, ...], **params: Any) -> tuple[Aval, ...]:
+        return avals[: params["results"]]
+
+    def vjp(self, node: Node, cotangents: list[Value | None], wanted: list[bool]) -> list[Value | None]:
+        p = node.step.params
+        given = [
+            constant(0, v.aval.dtype, v.aval.dims) if g is None else g
+            for v, g in zip(node.outputs, cotangents, strict=True)
+            if v.aval.dtype.is_differentiable
+        ]
+        read = node.inputs[p["results"] + len(p["answers"]) :]
+        found = _applied(p["rule"], [*given, *read])
+        pulled = iter(found if p["linear"] else [_bent(v, given) for v in found])
+        answers = [next(pulled) if a else None for a in p["answers"]]
+        every = [*[None] * p["results"], *answers, *[None] * len(read)]
+        return [v if w else None for v, w in zip(every, wanted, strict=True)]
+
+
+def _applied(graph: Graph, operands: Sequence[Value]) -> list[Value]:
+    """The outputs of a graph over operands."""
+    new = {id(v): x for v, x in zip(graph.inputs, operands, strict=True)}
+    for node in graph.nodes:
+        results = apply(node.step, [new[id(v)] for v in node.inputs])
+        new.update((id(v), r) for v, r in zip(node.outputs, results, strict=True))
+    return [new[id(v)] for v in graph.outputs]
+
+
+RULED = Ruled("ruled", doc="Results whose gradient is a rule that was traced.")
+
+
+def ruled_step(results: int, rule: Graph, answers: tuple[bool, ...], linear: bool) -> Step:
+    """A step of `RULED`; like that of a call it is made once per graph."""
+    return Step(RULED, {"results": results, "rule": rule, "answers": answers, "linear": linear})

@@ -13,6 +13,7 @@ from gradtape.runtime.jacobian import RowsProgram
 from gradtape.runtime.record import Path, Recorder, TrieNode
 from gradtape.runtime.tensor import Tensor
 from gradtape.transforms.differentiate import leaves, pull_back
+from gradtape.transforms.linearity import is_bent
 
 
 def pushforward(recorder: Recorder, target: int, sources: Sequence[int], tangents: Sequence[Tensor]) -> Tensor | None:
@@ -37,7 +38,7 @@ def _build(end: TrieNode, target: int, sources: tuple[int, ...]) -> Any:
     pulled = pull_back(path.nodes, [y], [cotangent], xs)
     live = [(i, p) for i, p in enumerate(pulled) if p is not None]
     backward = order([p for _, p in live], given)
-    if any(isinstance(n.step.op, HostRule) for n in backward):
+    if any(isinstance(n.step.op, HostRule) for n in backward) or is_bent(backward, cotangent):
         raise ValueError(
             "A custom gradient stands between the primals and the target. Forward mode wants its JVP, which cannot be "
             "had from a rule that may not be linear: use reverse mode (`GradientTape`) here."

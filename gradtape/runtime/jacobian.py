@@ -24,6 +24,7 @@ from gradtape.runtime.rules import by_structure, inlined, traced_rule
 from gradtape.runtime.tensor import Tensor, wrap
 from gradtape.transforms.cost import cost
 from gradtape.transforms.differentiate import leaves, pull_back
+from gradtape.transforms.linearity import is_bent
 from gradtape.transforms.rows.builder import Builder
 from gradtape.transforms.rows.entering import lifted
 from gradtape.transforms.rows.leaving import dense
@@ -34,6 +35,10 @@ from gradtape.transforms.vectorize import swapped, vectorize
 
 Batch = tuple[int, ...] | None  # the axes that target and source share as batch; None: a whole Jacobian
 MODES = ("auto", "reverse", "forward")
+NO_JVP = (
+    "A custom gradient stands between target and sources, and its rule may not be linear: forward mode wants its JVP. "
+    "Leave `mode` out, or use reverse mode."
+)
 
 
 @dataclass
@@ -93,7 +98,7 @@ def _with_rules(
     """Custom rules are traced for one row, and that is done to all rows: a rule that clips the norm of what it is
     given clips each row. Whether a rule is linear in its cotangent is not known, so rows run in reverse."""
     if mode == "forward":
-        raise ValueError("A custom gradient stands between target and sources: forward mode wants its JVP.")
+        raise ValueError(NO_JVP)
     results = {k: traced_rule(recorder.hosts[k], recorder.node, k) for k in rules}
     absent = {k: r.absent for k, r in results.items() if r.absent}
     backward = Backward(Path(recorder.node, absent), target, sources)
@@ -143,6 +148,10 @@ class Choice:
 def chosen(pulled: Value, y: Value, x: Value, cotangent: Value, given: Sequence[Value], mode: str = "auto") -> Choice:
     """The Jacobian of y by x from the backward pass `pulled`, in the mode whose graph costs less."""
     found: dict[str, tuple[Builder, Rows, Value]] = {}
+    if mode != "reverse" and is_bent(order([pulled], given), cotangent):
+        if mode == "forward":
+            raise ValueError(NO_JVP)
+        mode = "reverse"
     if mode in ("auto", "reverse"):
         b, rows = vectorized_rows(pulled, cotangent, seed(y.aval.dims, y.aval.dtype), given)
         found["reverse"] = (b, rows, dense(b, rows))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gradtape.ir.bounded import Bounded
 from gradtape.ir.graph import Graph, Value, order, structure
 from gradtape.ops.call import HostRule
 from gradtape.runtime.backward import CompiledGraph
@@ -53,15 +53,9 @@ def inlined(outputs: Sequence[Value | None], rules: Mapping[int, Graph], given: 
     return [None if v is None else new[id(v)] for v in outputs]
 
 
-_graphs: OrderedDict[Any, CompiledGraph] = OrderedDict()
+_graphs: Bounded[Any, CompiledGraph] = Bounded(MAX_GRAPHS)
 
 
 def by_structure(graph: Graph) -> CompiledGraph:
     """The compiled form of a graph that was made anew, shared with all graphs of its structure."""
-    key = structure(graph)
-    found = _graphs.get(key)
-    if found is None:
-        found = _graphs[key] = CompiledGraph(graph)
-        while len(_graphs) > MAX_GRAPHS:
-            _graphs.popitem(last=False)
-    return found
+    return _graphs.find(structure(graph), lambda: CompiledGraph(graph))

@@ -22,6 +22,7 @@ class Tracer:
         self.inputs = [Value(a) for a in inputs]
         self.symbols = [self.symbol(v) for v in self.inputs]
         self.captured: dict[int, tuple[Tensor, Value]] = {}  # by id of the tensor
+        self.differentiable: bool = bool(STATE.recorders) or any(t.differentiable for t in STATE.tracers)  # the graph may be
 
     def symbol(self, v: Value) -> SymbolicTensor:
         """A tensor that stands for a value of this graph."""
@@ -78,6 +79,7 @@ class FunctionTracer(Tracer):
 
     def __init__(self, inputs: Sequence[Aval]) -> None:
         super().__init__(inputs)
+        self.differentiable = True
         self.variables: dict[int, tuple[Any, Value]] = {}  # by id: the variable, and its value at the beginning
         self.present: dict[int, Tensor] = {}  # its value now
         self.assigned: dict[int, Any] = {}

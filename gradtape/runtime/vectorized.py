@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from gradtape.ir.aval import Aval, aval
+from gradtape.ir.bounded import Bounded
 from gradtape.ir.graph import Graph, Value, structure
 from gradtape.runtime.backward import CompiledGraph
 from gradtape.runtime.tensor import Tensor
@@ -40,7 +40,7 @@ def map_elements(
     return compiled([*elements, *captured])
 
 
-_graphs: OrderedDict[Any, CompiledGraph] = OrderedDict()
+_graphs: Bounded[Any, CompiledGraph] = Bounded(MAX_GRAPHS)
 
 
 def _compiled(
@@ -48,13 +48,7 @@ def _compiled(
 ) -> CompiledGraph:
     """The graph of all rows, made once per structure."""
     key = (structure(graph), shared, avals, count, finish)
-    found = _graphs.get(key)
-    if found is None:
-        found = CompiledGraph(all_rows(graph, shared, avals, count, finish))
-        _graphs[key] = found
-        while len(_graphs) > MAX_GRAPHS:
-            _graphs.popitem(last=False)
-    return found
+    return _graphs.find(key, lambda: CompiledGraph(all_rows(graph, shared, avals, count, finish)))
 
 
 def all_rows(graph: Graph, shared: tuple[bool, ...], avals: tuple[Aval, ...], count: int, finish: Finish) -> Graph:

@@ -7,11 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from gradtape.ir.aval import aval
 from gradtape.ir.dtypes import DType
 from gradtape.ir.graph import Graph, Node, Value
 from gradtape.ir.index import Index
 from gradtape.ir.shapes import size_of
-from gradtape.ops.call import Call
+from gradtape.ops.call import Call, Ruled, ruled_step
 from gradtape.ops.composite import Composite
 from gradtape.ops.contraction import Contraction, parts
 from gradtape.ops.control import Cond, Scan, StackSum, While
@@ -93,6 +94,10 @@ def _rows(operands: Sequence[Item]) -> tuple[int, ...]:
 
 def _shape(x: Item) -> tuple[int, ...]:
     return x.shape if isinstance(x, Rows) else x.aval.dims
+
+
+def _dtype(x: Item) -> DType:
+    return x.dtype if isinstance(x, Rows) else x.aval.dtype
 
 
 # ------------------------------------------------------------------ pointwise
@@ -332,6 +337,32 @@ def _call(b: Builder, node: Node, operands: list[Item]) -> Sequence[Item]:
     return vectorized(b, node.step.params["graph"], operands)
 
 
+def _ruled(b: Builder, node: Node, operands: list[Item]) -> Sequence[Item]:
+    """A rule is one row's, and done to each: its graph is that of all rows."""
+    rows, p = _rows(operands), node.step.params
+    count, answers = p["results"], p["answers"]
+    operands = [lifted(b, x, rows) if k < count else x for k, x in enumerate(operands)]
+    given = [x for x in operands[:count] if _dtype(x).is_differentiable]
+    read = [*given, *operands[count + len(answers) :]]
+    answered = [x for x, a in zip(operands[count:], answers, strict=False) if a]
+    step = ruled_step(count, _of_all_rows(p["rule"], read, answered, rows), answers, p["linear"])
+    return [free(b, v, rows) for v in b.apply(step, [dense(b, x) if isinstance(x, Rows) else x for x in operands])]
+
+
+def _of_all_rows(rule: Graph, read: Sequence[Item], answered: Sequence[Item], rows: tuple[int, ...]) -> Graph:
+    """A rule's graph for all rows: cotangents of what is one for all of them are summed."""
+    b = Builder()
+    inputs = [Value(aval((*rows, *_shape(x)) if isinstance(x, Rows) else _shape(x), _dtype(x))) for x in read]
+    items: list[Item] = [free(b, v, rows) if isinstance(x, Rows) else v for v, x in zip(inputs, read, strict=True)]
+    found = [lifted(b, y, rows) for y in vectorized(b, rule, items)]
+    over = tuple(range(len(rows)))
+    outputs = [
+        dense(b, y) if isinstance(x, Rows) else b.emit("reduce_sum", dense(b, y), axes=over, keepdims=False)
+        for x, y in zip(answered, found, strict=True)
+    ]
+    return Graph(inputs, outputs)
+
+
 # ------------------------------------------------------------------ assemble: rows of placed products
 
 
@@ -378,6 +409,7 @@ RULES: dict[type, Rule] = {
     While: functools.partial(control.loop, vectorized),
     Scan: functools.partial(control.loop, vectorized),
     StackSum: control.added_stacks,
+    Ruled: _ruled,
     Assemble: _assemble,
 }
 

@@ -251,9 +251,3 @@ def test_outer_products_of_a_value_with_itself(name: str) -> None:
     np.testing.assert_allclose(found.numpy(), each.numpy(), 1e-12)
     np.testing.assert_allclose(tape.gradient(found, x).numpy(), tape.gradient(each, x).numpy(), 1e-12)
     np.testing.assert_allclose(tape.jacobian(found, x).numpy(), tape.jacobian(each, x).numpy(), 1e-12)
-
-
-def test_a_custom_gradient_in_a_map_says_what_to_do() -> None:
-    rule = tf.custom_gradient(lambda q: (q * q, lambda d: 5.0 * d))
-    with pytest.raises(TypeError, match="apply it to the whole batch"):
-        tf.vectorized_map(rule, tf.constant([1.0, 2.0]))

@@ -43,6 +43,8 @@ WITHOUT_SAMPLES = {
     "call": "its parameter is a graph; every op of the table runs inside one in `test_graph_ops.py`",
     "custom_call": "runs the user's Python function, which the tape supplies",
     "host_rule": "runs the user's Python rule, which the tape supplies",
+    "bent": "hands on the answer of a rule; custom gradients in maps and functions run through it",
+    "ruled": "its parameter is the graph of a rule; custom gradients in maps and functions run through it",
 }
 
 
