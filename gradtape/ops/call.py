@@ -84,7 +84,8 @@ class Bent(Call):
 BENT = Bent("bent", doc="What a rule that may not be linear answers to its cotangents.")
 
 
-def _bent(answer: Value, cotangents: Sequence[Value]) -> Value:
+def bent(answer: Value, cotangents: Sequence[Value]) -> Value:
+    """An answer that is marked as one which may not be linear in the cotangents."""
     inner = [Value(v.aval) for v in (answer, *cotangents)]
     return apply(Step(BENT, {"graph": Graph(inner, inner[:1])}), [answer, *cotangents])[0]
 
@@ -111,7 +112,7 @@ class Ruled(Op):
         ]
         read = node.inputs[p["results"] + len(p["answers"]) :]
         found = _applied(p["rule"], [*given, *read])
-        pulled = iter(found if p["linear"] else [_bent(v, given) for v in found])
+        pulled = iter(found if p["linear"] else [bent(v, given) for v in found])
         answers = [next(pulled) if a else None for a in p["answers"]]
         every = [*[None] * p["results"], *answers, *[None] * len(read)]
         return [v if w else None for v, w in zip(every, wanted, strict=True)]

@@ -23,10 +23,10 @@ from gradtape.ir.index import Index
 from gradtape.ir.shapes import shape_text, size_of
 from gradtape.ops.op import emit
 from gradtape.runtime.backward import PROGRAMS, CompiledGraph
-from gradtape.runtime.jacobian import Backward, jacobians, vectorized_rows
+from gradtape.runtime.jacobian import vectorized_rows
+from gradtape.runtime.pullback import Backward, Reads, traced_backward
 from gradtape.runtime.record import Path, Recorder, TrieNode
 from gradtape.runtime.tensor import Tensor, from_array, wrap
-from gradtape.transforms.differentiate import leaves
 from gradtape.transforms.peak import peak_bytes
 from gradtape.transforms.rows.leaving import dense
 from gradtape.transforms.rows.letters import Letter, Pair, whole
@@ -84,24 +84,22 @@ def available() -> int:
 class ChunkProgram:
     """The plans of one Jacobian for chunks of several sizes."""
 
-    def __init__(self, end: TrieNode, target: int, source: int) -> None:
+    def __init__(self, backward: Backward) -> None:
         self.used = False
-        self.path = Path(end, {})
-        self.backward = Backward(self.path, target, (source,))
-        self.plans: dict[int, tuple[list[int], CompiledGraph, int]] = {}
+        self.backward = backward
+        self.plans: dict[int, tuple[Reads, CompiledGraph, int]] = {}
         dims = self.backward.y.aval.dims
         self.axis = max(range(len(dims)), key=lambda k: dims[k]) if dims else 0
 
-    def plan(self, count: int) -> tuple[list[int], CompiledGraph, int]:
-        """Which residuals the chunk of `count` positions reads, its graph (their values, then where it begins), and
-        the bytes that it needs at most."""
+    def plan(self, count: int) -> tuple[Reads, CompiledGraph, int]:
+        """What the chunk of `count` positions reads, its graph (that, then where it begins), and the bytes that it
+        needs at most."""
         if count not in self.plans:
             begin = Value(aval((1,), int64))
             graph = self._graph(count, begin)
-            read = leaves(graph.outputs, self.path.everything())
-            inputs = [*read, begin]
-            compiled = CompiledGraph(Graph(inputs, graph.outputs))
-            self.plans[count] = ([self.path.kept[id(v)] for v in read], compiled, peak_bytes(compiled.runs))
+            reads = self.backward.reads(graph.outputs)
+            compiled = self.backward.compiler(Graph([*reads.values, begin], graph.outputs))
+            self.plans[count] = (reads, compiled, peak_bytes(compiled.runs))
         return self.plans[count]
 
     def _graph(self, count: int, begin: Value) -> Graph:
@@ -131,15 +129,13 @@ def _seed(target: Aval, axis: int, count: int, begin: Value) -> Rows:
 def chunked(recorder: Recorder, target: Any, source: Any, mode: str, how: Chunking) -> Tensor | None:
     """A dense Jacobian, chunk by chunk; None where the target does not depend on the source."""
     program = chunk_program(recorder, target, source, mode)
-    if program.backward.rules:
-        return _with_rules(recorder, target, source, mode, how)
     if program.backward.pulled[0] is None:
         return None
     return _run(program, recorder.saved, target, source, how)
 
 
 def chunk_program(recorder: Recorder, target: Any, source: Any, mode: str) -> ChunkProgram:
-    """The plans of a Jacobian for chunks, from the cache.
+    """The plans of a Jacobian for chunks, from the cache; with custom rules on the way, made for this call.
 
     Raises:
       ValueError: forward mode; what comes in chunks are the target's rows."""
@@ -149,10 +145,15 @@ def chunk_program(recorder: Recorder, target: Any, source: Any, mode: str) -> Ch
             "reverse mode. Leave them out, or `mode`."
         )
     of, by = recorder.slots[target._id], recorder.slots[source._id]
-    make: Any = functools.partial(ChunkProgram, recorder.node, of, by)
+    make: Any = functools.partial(_cached, recorder.node, of, by)
     found: Any = PROGRAMS.find(recorder.node, ("chunks", of, by), make)
     program: ChunkProgram = found
-    return program
+    rules = program.backward.rules
+    return ChunkProgram(traced_backward(recorder, rules, of, (by,))) if rules else program
+
+
+def _cached(end: TrieNode, target: int, source: int) -> ChunkProgram:
+    return ChunkProgram(Backward(Path(end, {}), target, (source,)))
 
 
 def chunks_of(program: ChunkProgram, target: Any, source: Any, how: Chunking) -> tuple[int, int]:
@@ -163,20 +164,6 @@ def chunks_of(program: ChunkProgram, target: Any, source: Any, how: Chunking) ->
     written = target._aval.size * source._aval.nbytes
     count = _first_count(program, extent, rest, written, how)
     return count, -(-extent // count)
-
-
-def _with_rules(recorder: Recorder, target: Any, source: Any, mode: str, how: Chunking) -> Tensor | None:
-    """Custom rules are traced for all rows; only what is no promise about memory can be answered."""
-    if how.budget is not None:
-        raise ValueError(
-            "A custom gradient stands between target and source: its rows are computed together, so that `memory` "
-            "cannot be kept. Leave `memory` out."
-        )
-    (found,) = jacobians(recorder, recorder.slots[target._id], [recorder.slots[source._id]], mode=mode)
-    if found is None or how.out is None:
-        return found
-    write_to(how.out, found)
-    return wrap(how.out, found._aval)
 
 
 def _run(program: ChunkProgram, saved: Sequence[Tensor], target: Any, source: Any, how: Chunking) -> Tensor:
@@ -190,9 +177,9 @@ def _run(program: ChunkProgram, saved: Sequence[Tensor], target: Any, source: An
         while start < extent:
             n = min(count, extent - start)
             try:
-                places, compiled, _ = program.plan(n)
+                reads, compiled, _ = program.plan(n)
                 begin = from_array(np.array([start], np.int64))
-                (block,) = compiled([*(saved[i] for i in places), begin])
+                (block,) = compiled([*reads.tensors(saved), begin])
             except (MemoryError, ResourceExhaustedError):
                 if count == 1:
                     raise

@@ -13,14 +13,13 @@ import numpy as np
 from gradtape.ir.aval import aval
 from gradtape.ir.dtypes import float32
 from gradtape.ir.graph import Graph, Value, order
-from gradtape.ops.call import HostRule
 from gradtape.ops.comparison import SELECT
 from gradtape.ops.layout import CONCAT, RESHAPE, TRANSPOSE
 from gradtape.ops.op import constant, emit
 from gradtape.runtime.backward import PROGRAMS, CompiledGraph, gradients
 from gradtape.runtime.dispatch import execute, unary
+from gradtape.runtime.pullback import Backward, traced_backward
 from gradtape.runtime.record import Path, Recorder, TrieNode
-from gradtape.runtime.rules import by_structure, inlined, traced_rule
 from gradtape.runtime.tensor import Tensor, wrap
 from gradtape.transforms.cost import cost
 from gradtape.transforms.differentiate import leaves, pull_back
@@ -50,7 +49,14 @@ class RowsProgram:
     compiled: CompiledGraph | None
     results: list[int | None]
     rules: tuple[int, ...] = ()
+    captured: Sequence[Tensor] = ()
     used: bool = False
+
+    def run(self, saved: Sequence[Tensor]) -> list[Tensor | None]:
+        if self.compiled is None:
+            return [None] * len(self.results)
+        found = self.compiled([*(saved[i] for i in self.saved), *self.captured])
+        return [None if i is None else found[i] for i in self.results]
 
 
 def jacobians(
@@ -61,77 +67,40 @@ def jacobians(
     node = recorder.node
     key = ("jacobian", target, tuple(sources), batch, mode)
     program: Any = PROGRAMS.find(node, key, functools.partial(build, node, target, tuple(sources), batch, mode))
-    captured: list[Tensor] = []
     if program.rules:
-        program, captured = _with_rules(recorder, program.rules, target, tuple(sources), batch, mode)
-    if program.compiled is None:
-        return [None] * len(sources)
-    results = program.compiled([*(recorder.saved[i] for i in program.saved), *captured])
-    return [None if i is None else results[i] for i in program.results]
+        program = _program(traced_backward(recorder, program.rules, target, tuple(sources)), batch, mode)
+    results: list[Tensor | None] = program.run(recorder.saved)
+    return results
 
 
 def build(end: TrieNode, target: int, sources: tuple[int, ...], batch: Batch, mode: str) -> Any:
     """Differentiate, vectorize in both modes, keep the cheaper one."""
     backward = Backward(Path(end, {}), target, sources)
-    if backward.rules:
-        return RowsProgram([], None, [], backward.rules)
-    graphs = [backward.jacobian(i, batch, mode) for i in range(len(sources))]
-    return _program(backward.path, graphs, [], CompiledGraph)
+    return RowsProgram([], None, [], backward.rules) if backward.rules else _program(backward, batch, mode)
 
 
-def _program(path: Path, graphs: list[Value | None], captured: list[Value], compiler: Any) -> RowsProgram:
-    outputs = [g for g in graphs if g is not None]
-    if not outputs:
-        return RowsProgram([], None, [None] * len(graphs))
-    residual = leaves(outputs, path.everything())
-    places = iter(range(len(outputs)))
-    return RowsProgram(
-        [path.kept[id(v)] for v in residual],
-        compiler(Graph([*residual, *captured], outputs)),
-        [None if g is None else next(places) for g in graphs],
+def _program(backward: Backward, batch: Batch, mode: str) -> RowsProgram:
+    y, cotangent, given = backward.y, backward.cotangent, backward.given
+    return _of_graphs(
+        backward,
+        [
+            None if p is None else cheaper(p, y, x, cotangent, given, batch, mode)
+            for p, x in zip(backward.pulled, backward.xs, strict=True)
+        ],
     )
 
 
-def _with_rules(
-    recorder: Recorder, rules: tuple[int, ...], target: int, sources: tuple[int, ...], batch: Batch, mode: str
-) -> tuple[RowsProgram, list[Tensor]]:
-    """Custom rules are traced for one row, and that is done to all rows: a rule that clips the norm of what it is
-    given clips each row. Whether a rule is linear in its cotangent is not known, so rows run in reverse."""
-    if mode == "forward":
-        raise ValueError(NO_JVP)
-    results = {k: traced_rule(recorder.hosts[k], recorder.node, k) for k in rules}
-    absent = {k: r.absent for k, r in results.items() if r.absent}
-    backward = Backward(Path(recorder.node, absent), target, sources)
-    backward.pulled = inlined(backward.pulled, {k: r.graph for k, r in results.items()}, backward.given)
-    captured = {id(v): (v, t) for r in results.values() for v, t in r.captured}
-    backward.given += [v for v, _ in captured.values()]
-    graphs = [backward.jacobian(i, batch, "reverse") for i in range(len(sources))]
-    used = leaves([g for g in graphs if g is not None], [v for v, _ in captured.values()])
-    program = _program(backward.path, graphs, used, by_structure)
-    return program, [captured[id(v)][1] for v in used]
-
-
-class Backward:
-    """The backward pass of one target, with a cotangent that is not given yet."""
-
-    def __init__(self, path: Path, target: int, sources: tuple[int, ...]) -> None:
-        self.path = path
-        self.y, self.xs = path.values[target], [path.values[s] for s in sources]
-        self.cotangent = Value(self.y.aval)
-        self.pulled = pull_back(path.nodes, [self.y], [self.cotangent], self.xs)
-        self.given = [*path.everything(), self.cotangent]
-
-    @property
-    def rules(self) -> tuple[int, ...]:
-        """The ordinals of the custom rules that the backward pass asks."""
-        nodes = order([p for p in self.pulled if p is not None], self.given)
-        return tuple(sorted(n.step.params["ordinal"] for n in nodes if isinstance(n.step.op, HostRule)))
-
-    def jacobian(self, i: int, batch: Batch, mode: str) -> Value | None:
-        pulled = self.pulled[i]
-        if pulled is None:
-            return None
-        return cheaper(pulled, self.y, self.xs[i], self.cotangent, self.given, batch, mode)
+def _of_graphs(backward: Backward, graphs: Sequence[Value | None]) -> RowsProgram:
+    outputs = [g for g in graphs if g is not None]
+    if not outputs:
+        return RowsProgram([], None, [None] * len(graphs))
+    reads, places = backward.reads(outputs), iter(range(len(outputs)))
+    return RowsProgram(
+        reads.places,
+        backward.compiler(Graph(reads.values, outputs)),
+        [None if g is None else next(places) for g in graphs],
+        captured=reads.captured,
+    )
 
 
 @dataclass
@@ -281,7 +250,7 @@ def _reach(end: TrieNode, target: int, source: int, batch: Batch) -> Any:
     else:
         b, v = _batch_rows(pulled, y, backward.cotangent, given, batch)
     places = Rows(tuple(Term((), t.rows, t.own) for t in v.terms), v.rows, v.shape, float32)
-    return _program(backward.path, [b.emit("not_equal", dense(b, places), b.constant(0, float32))], [], CompiledGraph)
+    return _of_graphs(backward, [b.emit("not_equal", dense(b, places), b.constant(0, float32))])
 
 
 def _batch_first(result: Tensor | None, lead: int, batch: tuple[int, ...]) -> Tensor | None:

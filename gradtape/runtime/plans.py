@@ -11,7 +11,6 @@ from gradtape.runtime.chunks import Chunking, chunk_program, chunks_of
 from gradtape.runtime.record import Recorder
 from gradtape.runtime.structured import structured_program
 from gradtape.transforms.cost import elements, multiply_adds
-from gradtape.transforms.differentiate import leaves
 from gradtape.transforms.peak import peak_bytes
 from gradtape.transforms.rows.products import described
 
@@ -41,8 +40,8 @@ class JacobianPlan:
         graph = Graph([], [])
         self.peak_bytes = 0
         if choice:
-            inputs = leaves([choice.dense], program.path.everything())
-            compiled = CompiledGraph(Graph(inputs, [choice.dense]))
+            reads = program.backward.reads([choice.dense])
+            compiled = CompiledGraph(Graph(reads.values, [choice.dense]))
             graph, self.peak_bytes = compiled.graph, peak_bytes(compiled.runs)
         if choice and how.is_asked:
             self.mode = "reverse"

@@ -14,6 +14,7 @@ from gradtape.runtime.state import STATE
 from gradtape.runtime.tensor import SymbolicTensor, SymbolicTensorError, Tensor, wrap
 from gradtape.runtime.trace import Tracer
 from gradtape.transforms.linearity import is_linear
+from gradtape.transforms.simplify import flattened
 
 HostRule = Callable[..., Sequence[Tensor | None]]
 MAX_STEPS = 512
@@ -82,4 +83,4 @@ def _rule_graph(outputs: Sequence[Value], cotangents: Sequence[Value]) -> tuple[
             varying.update(map(id, node.outputs))
             read.update((id(v), v) for v in node.inputs)
     others = [v for v in read.values() if id(v) not in varying]
-    return Graph([*cotangents, *others], outputs), others
+    return flattened(Graph([*cotangents, *others], outputs)), others

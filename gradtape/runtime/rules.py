@@ -8,14 +8,15 @@ from typing import Any
 
 from gradtape.ir.bounded import Bounded
 from gradtape.ir.graph import Graph, Value, order, structure
-from gradtape.ops.call import HostRule
+from gradtape.ops.call import HostRule, bent
 from gradtape.runtime.backward import CompiledGraph
 from gradtape.runtime.record import Path, TrieNode
 from gradtape.runtime.tensor import Tensor
 from gradtape.runtime.trace import Tracer
 from gradtape.runtime.vectorized import MAX_GRAPHS
 from gradtape.transforms.differentiate import zeros
-from gradtape.transforms.simplify import rebuild_from
+from gradtape.transforms.linearity import is_linear
+from gradtape.transforms.simplify import flattened, rebuild_from
 
 
 @dataclass
@@ -35,7 +36,8 @@ def traced_rule(rule: Callable[..., Sequence[Tensor | None]], end: TrieNode, ord
     outputs = [zeros(v.aval) if a is None else tracer.value_of(a) for a, v in zip(answers, node.inputs, strict=True)]
     captured = [(v, t) for t, v in tracer.captured.values()]
     absent = tuple(i for i, a in enumerate(answers) if a is None)
-    return TracedRule(Graph([*tracer.inputs, *(v for v, _ in captured)], outputs), captured, absent)
+    graph = flattened(Graph([*tracer.inputs, *(v for v, _ in captured)], outputs))
+    return TracedRule(graph, captured, absent)
 
 
 def inlined(outputs: Sequence[Value | None], rules: Mapping[int, Graph], given: Sequence[Value]) -> list[Value | None]:
@@ -47,6 +49,8 @@ def inlined(outputs: Sequence[Value | None], rules: Mapping[int, Graph], given: 
         if isinstance(node.step.op, HostRule):
             graph = rules[node.step.params["ordinal"]]
             results = rebuild_from(graph, [*operands, *graph.inputs[len(operands) :]])
+            if not is_linear(graph, [k < len(operands) for k in range(len(graph.inputs))]):
+                results = [bent(r, operands) for r in results]
         else:
             results = rebuild_from(Graph(node.inputs, node.outputs), operands)
         new.update((id(v), r) for v, r in zip(node.outputs, results, strict=True))

@@ -12,10 +12,10 @@ from gradtape.ir.graph import Graph, Value
 from gradtape.ir.shapes import shape_text, size_of
 from gradtape.runtime.backward import PROGRAMS, CompiledGraph
 from gradtape.runtime.convert import convert
-from gradtape.runtime.jacobian import Backward, Choice, chosen
+from gradtape.runtime.jacobian import Choice, chosen
+from gradtape.runtime.pullback import Backward, Reads, traced_backward
 from gradtape.runtime.record import Path, Recorder, TrieNode
 from gradtape.runtime.tensor import Tensor
-from gradtape.transforms.differentiate import leaves
 from gradtape.transforms.rows.builder import Builder
 from gradtape.transforms.rows.products import (
     batch_blocks,
@@ -35,20 +35,14 @@ from gradtape.transforms.vectorize import swapped
 class StructuredProgram:
     """The structured Jacobian of one slot by one other, and the graphs that were asked of it so far."""
 
-    def __init__(self, end: TrieNode, target: int, source: int, mode: str) -> None:
+    def __init__(self, backward: Backward, mode: str) -> None:
         self.used = False
-        self.path = Path(end, {})
-        backward = Backward(self.path, target, (source,))
-        if backward.rules:
-            raise ValueError(
-                "A custom gradient stands between target and source; structure is not known through it. Ask for the "
-                "dense Jacobian."
-            )
+        self.backward = backward
         (pulled,), (x,) = backward.pulled, backward.xs
         self.choice: Choice | None = None
-        if pulled is not None:
+        if pulled is not None and not backward.rules:
             self.choice = chosen(pulled, backward.y, x, backward.cotangent, backward.given, mode)
-        self.graphs: dict[str, tuple[list[int], CompiledGraph]] = {}
+        self.graphs: dict[str, tuple[Reads, CompiledGraph]] = {}
 
     def answer(
         self, name: str, make: Callable[[Builder, Rows], list[Value]], saved: list[Tensor], *vectors: Tensor
@@ -58,11 +52,10 @@ class StructuredProgram:
         if name not in self.graphs:
             inputs = [Value(t._aval) for t in vectors]
             outputs = make(self.choice.builder, self.choice.rows, *inputs)
-            residual = leaves(outputs, self.path.everything())
-            compiled = CompiledGraph(Graph([*residual, *inputs], outputs))
-            self.graphs[name] = ([self.path.kept[id(v)] for v in residual], compiled)
-        places, compiled = self.graphs[name]
-        return compiled([*(saved[i] for i in places), *vectors])
+            reads = self.backward.reads(outputs)
+            self.graphs[name] = (reads, self.backward.compiler(Graph([*reads.values, *inputs], outputs)))
+        reads, compiled = self.graphs[name]
+        return compiled([*reads.tensors(saved), *vectors])
 
 
 class Jacobian:
@@ -215,8 +208,14 @@ def structured(recorder: Recorder, target: Any, source: Any, mode: str) -> Jacob
 
 
 def structured_program(recorder: Recorder, target: int, source: int, mode: str) -> StructuredProgram:
+    """The program of a structured Jacobian, from the cache; with custom rules on the way, made for this call."""
     node = recorder.node
-    make: Any = functools.partial(StructuredProgram, node, target, source, mode)
+    make: Any = functools.partial(_cached, node, target, source, mode)
     found: Any = PROGRAMS.find(node, ("structured", target, source, mode), make)
-    result: StructuredProgram = found
-    return result
+    program: StructuredProgram = found
+    rules = program.backward.rules
+    return StructuredProgram(traced_backward(recorder, rules, target, (source,)), mode) if rules else program
+
+
+def _cached(end: TrieNode, target: int, source: int, mode: str) -> StructuredProgram:
+    return StructuredProgram(Backward(Path(end, {}), target, (source,)), mode)

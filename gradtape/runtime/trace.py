@@ -22,7 +22,8 @@ class Tracer:
         self.inputs = [Value(a) for a in inputs]
         self.symbols = [self.symbol(v) for v in self.inputs]
         self.captured: dict[int, tuple[Tensor, Value]] = {}  # by id of the tensor
-        self.differentiable: bool = bool(STATE.recorders) or any(t.differentiable for t in STATE.tracers)  # the graph may be
+        # whether anybody may ask for derivatives of the graph
+        self.differentiable: bool = bool(STATE.recorders) or any(t.differentiable for t in STATE.tracers)
 
     def symbol(self, v: Value) -> SymbolicTensor:
         """A tensor that stands for a value of this graph."""

@@ -143,17 +143,107 @@ def test_a_rule_that_answers_none() -> None:
     assert by_z is None
 
 
-def test_forward_mode_and_structure_say_why_not() -> None:
+def test_forward_mode_of_a_rule_that_may_not_be_linear_says_why_not() -> None:
     with pytest.raises(ValueError, match="JVP"):
-        jacobian(tripled, X, mode="forward")
-    with pytest.raises(ValueError, match="custom gradient"):
-        jacobian(tripled, X, structured=True)
+        jacobian(constant_slope, X, mode="forward")
+    with pytest.raises(ValueError, match="JVP"):
+        jacobian(clip(0.5), X, mode="forward")
+    x = tf.constant(X)
+    with tf.autodiff.ForwardAccumulator(x, x) as acc:
+        y = clip(0.5)(x * x)
+    with pytest.raises(ValueError, match="JVP"):
+        acc.jvp(y)
+
+
+def test_a_linear_rule_runs_forwards() -> None:
+    want = np.diag(3 * np.exp(X))
+    np.testing.assert_allclose(jacobian(tripled, X, mode="forward").numpy(), want)
+    x = tf.constant(X)
+    with tf.autodiff.ForwardAccumulator(x, tf.constant([1.0, 2.0, -1.0], tf.float64)) as acc:
+        y = tripled(x)
+    np.testing.assert_allclose(acc.jvp(y).numpy(), want @ [1.0, 2.0, -1.0])
+    with tf.GradientTape(persistent=True) as tape:
+        scale = tf.constant(0.5, tf.float64)
+        tape.watch(scale)
+        z = tripled(scale * tf.ones([640], tf.float64))
+    assert set(tape.plan_jacobian(z, scale).costs) == {"forward", "reverse"}
+    np.testing.assert_allclose(tape.jacobian(z, scale).numpy(), np.full(640, 3 * np.exp(0.5)))
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_structured_answers_are_those_of_the_dense_one(name: str) -> None:
+    dense = jacobian_by_rows(PROGRAMS[name], X).numpy()
+    j = jacobian(PROGRAMS[name], X, structured=True)
+    np.testing.assert_allclose(j.dense().numpy(), dense, rtol=1e-12)
+    if dense.ndim == 2:
+        np.testing.assert_allclose((j @ X).numpy(), dense @ X, rtol=1e-12)
+        u = np.arange(1.0, 1 + len(dense))
+        np.testing.assert_allclose((j.T @ u).numpy(), u @ dense, rtol=1e-12)
+        np.testing.assert_allclose(j.to_scipy().toarray(), dense, rtol=1e-12)
+        np.testing.assert_allclose(j.row_norms().numpy(), np.linalg.norm(dense, axis=1), rtol=1e-12)
+    if dense.shape == (3, 3):
+        np.testing.assert_allclose(j.diagonal().numpy(), np.diag(dense), rtol=1e-12)
+
+
+def test_the_structure_of_an_elementwise_rule_is_a_diagonal() -> None:
+    j = jacobian(lambda x: tripled(x) * x, X, structured=True)
+    assert j.structure == "a | a : (a)"
+    assert j.nnz == 3
+
+
+def test_divergence_and_laplacian() -> None:
+    x = tf.constant(X)
+    slope = 3 * np.exp(X)
+    np.testing.assert_allclose(tf.divergence(tripled, x).numpy(), slope.sum())
+    np.testing.assert_allclose(tf.divergence(lambda v: clip(0.5)(v * 1.0) * 10.0, x).numpy(), 1.5)
+    # the slope is 3·y, and y itself is exp: recorded inside the function
+    np.testing.assert_allclose(tf.laplacian(lambda v: tf.reduce_sum(tripled(v)), x).numpy(), slope.sum())
+
+
+@pytest.mark.parametrize("how", [{"memory": "1KiB"}, {"progress": True}, {"parallel_iterations": 1}])
+def test_rows_in_chunks(how: Any) -> None:
+    f = lambda x: clip(0.5)(tf.reshape(tripled(x)[:, None] * x, [9])) * 2.0  # noqa: E731
+    np.testing.assert_allclose(jacobian(f, X, **how).numpy(), jacobian_by_rows(f, X).numpy(), rtol=1e-12)
+    out = np.zeros((9, 3))
+    jacobian(f, X, out=out, **how)
+    np.testing.assert_allclose(out, jacobian_by_rows(f, X).numpy(), rtol=1e-12)
+
+
+def test_the_plan_of_a_rule() -> None:
+    x = tf.constant(X)
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch(x)
+        y = clip(0.5)(x * x)
+    plan = tape.plan_jacobian(y, x)
+    assert plan.mode == "reverse" and set(plan.costs) == {"reverse"}
+    assert tape.plan_jacobian(y, x, parallel_iterations=1).chunks == 3
+
+
+def test_hessians_do_not_transpose_a_rule_that_is_not_linear() -> None:
+    """The Hessian's second pass asks the rule once more, row by row."""
+    x = tf.constant(X)
+
+    def f(v: Any) -> Any:
+        return tf.reduce_sum(tf.sin(clip(0.5)(v * v)))
+
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = f(x)
+    found = tape.hessian(y, x).numpy()
+    with tf.GradientTape(persistent=True) as outer:
+        outer.watch(x)
+        with tf.GradientTape() as inner:
+            inner.watch(x)
+            y = f(x)
+        g = inner.gradient(y, x)
+    np.testing.assert_allclose(found, outer.jacobian(g, x).numpy(), rtol=1e-12)
+    np.testing.assert_allclose(found, outer.jacobian(g, x, experimental_use_pfor=False).numpy(), rtol=1e-12)
 
 
 def test_a_rule_that_asks_for_values_says_so() -> None:
     @tf.custom_gradient
     def peeking(x: Any) -> Any:
-        return x * x, lambda up: up * float(up.numpy().max())
+        return x * x, lambda up: up * float(tf.reduce_max(up))
 
     with pytest.raises(Exception, match="not known"):
         jacobian(peeking, X)

@@ -187,7 +187,7 @@ def test_the_graph_of_all_rows_is_made_once(monkeypatch: Any) -> None:
 def test_a_rule_that_wants_values() -> None:
     @tf.custom_gradient
     def peeking(x: Any) -> Any:
-        return x * x, lambda up: up * float(up.numpy().max())
+        return x * x, lambda up: up * float(tf.reduce_max(up))
 
     x = tf.constant(X)
     np.testing.assert_allclose(tf.vectorized_map(peeking, x).numpy(), X * X)  # nobody asks for its gradient
