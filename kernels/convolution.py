@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from gradtape.kernels import depthwise
 from gradtape.kernels.memory import empty
 from gradtape.kernels.windows import add, are_lines, tables
 
@@ -25,8 +26,10 @@ Part = tuple[slice, slice]  # which images, and which windows along the first ax
 
 def convolve(x: Any, k: Any, window: Sizes, strides: Sizes, dilations: Sizes, low: Sizes, high: Sizes) -> Any:
     """The results for images and a kernel."""
-    grid = _Grid(x.shape[1:-2], window, strides, dilations, low, high)
     groups, results = k.shape[-2:]
+    if depthwise.pays(len(x), x.shape[1:-2], *x.shape[-2:], x.dtype):
+        return depthwise.Loops(x.shape[1:-2], window, strides, dilations, low, high, results).convolve(x, k)
+    grid = _Grid(x.shape[1:-2], window, strides, dilations, low, high)
     out = empty((len(x), *grid.counts, groups, results), x.dtype)
     weights = grid.kernel_first(k).reshape(groups, -1, results)
     for part, patches in grid.matrices(x):
@@ -36,8 +39,10 @@ def convolve(x: Any, k: Any, window: Sizes, strides: Sizes, dilations: Sizes, lo
 
 def convolve_kernel(x: Any, g: Any, window: Sizes, strides: Sizes, dilations: Sizes, low: Sizes, high: Sizes) -> Any:
     """The kernel's gradient for images and the cotangent of the results."""
-    grid = _Grid(x.shape[1:-2], window, strides, dilations, low, high)
     groups, channels, results = x.shape[-2], x.shape[-1], g.shape[-1]
+    if depthwise.pays(len(x), x.shape[1:-2], groups, channels, x.dtype):
+        return depthwise.Loops(x.shape[1:-2], window, strides, dilations, low, high, results).kernel(x, g)
+    grid = _Grid(x.shape[1:-2], window, strides, dilations, low, high)
     g = np.ascontiguousarray(g)
     total = np.zeros((groups, math.prod(window) * channels, results), x.dtype)
     for part, patches in grid.matrices(x):
@@ -49,12 +54,14 @@ def convolve_input(
     g: Any, k: Any, shape: Sizes, window: Sizes, strides: Sizes, dilations: Sizes, low: Sizes, high: Sizes
 ) -> Any:
     """The images' gradient for the cotangent of the results and a kernel."""
-    grid = _Grid(shape, window, strides, dilations, low, high)
     channels, groups, results = k.shape[-3:]
+    if depthwise.pays(len(g), shape, groups, channels, g.dtype):
+        return depthwise.Loops(shape, window, strides, dilations, low, high, results).images(g, k)
+    grid = _Grid(shape, window, strides, dilations, low, high)
     g = np.ascontiguousarray(g)
     weights = grid.kernel_first(k).reshape(groups, -1, results)
     lines = are_lines(groups, channels, strides)
-    places = tables(shape, window, strides, dilations, low, high)
+    places = grid.places
     out = empty((len(g), *shape, groups, channels), g.dtype)
     out[...] = 0
     scratch = empty((0,), g.dtype)
@@ -89,6 +96,7 @@ class _Grid:
         self.inside = (slice(None), *[slice(a, a + n) for n, a in zip(space, low, strict=True)])
         steps = zip(self.padded, window, strides, dilations, strict=True)
         self.counts = tuple(max(0, (n - (k - 1) * d - 1) // s + 1) for n, k, s, d in steps)
+        self.places = tables(space, window, strides, dilations, low, high)
 
     def kernel_first(self, k: Any) -> Any:
         """A kernel with its groups in front: (groups, *window, channels, results)."""
@@ -98,7 +106,7 @@ class _Grid:
         """Images, and lines of windows in them, whose patches fill a block; `item`: bytes of a window's element."""
         line = max(1, math.prod(self.counts[1:]) * math.prod(self.window) * item)
         image = line * self.counts[0]
-        if not image:
+        if 0 in self.counts:
             return
         images, lines = max(1, BLOCK // image), self.counts[0] if image <= BLOCK else max(1, BLOCK // line)
         cuts = [slice(r, min(r + lines, self.counts[0])) for r in range(0, self.counts[0], lines)]
@@ -157,16 +165,20 @@ class _Grid:
 
     def add(self, images: Any, patches: Any, line: slice) -> None:
         """Patches (groups, rows, window and channels) of some lines added where they lie in images."""
-        counts = (line.stop - line.start, *self.counts[1:])
+        places = (self.places[0][line], *self.places[1:])
         groups, channels = images.shape[-2:]
-        shaped = patches.reshape(groups, len(images), *counts, *self.window, channels)
-        space = np.zeros((len(images), *self.padded, groups, channels), images.dtype) if self.is_padded else images
-        lead = (slice(None),) * (2 + len(counts))
+        shaped = patches.reshape(groups, len(images), *map(len, places), *self.window, channels)
         for at in itertools.product(*map(range, self.window)):
-            first = [w * d for w, d in zip(at, self.dilations, strict=True)]
-            first[0] += line.start * self.strides[0]
-            steps = zip(first, counts, self.strides, strict=True)
-            place = tuple(slice(f, f + (n - 1) * s + 1, s) for f, n, s in steps)
-            space[(slice(None), *place)] += np.moveaxis(shaped[(*lead, *at)], 0, -2)
-        if self.is_padded:
-            images += space[self.inside]
+            parts = [_part(*p) for p in zip(places, at, self.strides, self.dilations, strict=True)]
+            there, here = zip(*parts, strict=True)
+            images[(slice(None), *there)] += np.moveaxis(shaped[(slice(None), slice(None), *here, *at)], 0, -2)
+
+
+def _part(places: Any, w: int, stride: int, dilation: int) -> tuple[slice, slice]:
+    """The elements that element w of windows along an axis lies on inside the image, and those windows."""
+    inside = np.flatnonzero((places[:, 0] <= w) & (w < places[:, 1]))
+    if not len(inside):
+        return slice(0), slice(0)
+    first, last = inside[[0, -1]]
+    begin = places[first, 2] + w * dilation
+    return slice(begin, begin + (last - first) * stride + 1, stride), slice(first, last + 1)

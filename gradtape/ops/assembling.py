@@ -338,4 +338,5 @@ def _write_by_index(xp: Any, out: Any, t: Product, factors: list[Any], vectors: 
     if len(told) == len(t.sizes):  # no two values meet
         flat[at] += product
     else:
-        xp.add.at(flat, xp.broadcast_to(at, t.sizes), xp.broadcast_to(product, t.sizes))
+        # along one axis, for which NumPy has a loop of its own
+        xp.add.at(flat, xp.broadcast_to(at, t.sizes).reshape(-1), xp.broadcast_to(product, t.sizes).reshape(-1))

@@ -10,9 +10,11 @@ from gradtape.ops.call import Call
 from gradtape.ops.composite import Composite
 from gradtape.ops.contraction import Contraction, parts
 from gradtape.ops.control import Cond, Region
+from gradtape.ops.opaque import Opaque
 
 NANOSECONDS_PER_MULTIPLY_ADD = 0.02
 NANOSECONDS_PER_ELEMENT = 0.3
+NANOSECONDS_PER_OPAQUE_ELEMENT = 1.0  # gathered or scattered, as a rule
 NANOSECONDS_PER_NODE = 500.0
 TRIPS = 16  # how often a loop is taken to run: it only says so when it does
 
@@ -49,6 +51,10 @@ def cost(graph: Graph) -> float:
 def cost_of(nodes: Iterable[Node]) -> float:
     """The same of some nodes."""
     return sum(
-        NANOSECONDS_PER_NODE + NANOSECONDS_PER_MULTIPLY_ADD * multiply_adds(n) + NANOSECONDS_PER_ELEMENT * elements(n)
+        NANOSECONDS_PER_NODE + NANOSECONDS_PER_MULTIPLY_ADD * multiply_adds(n) + _per_element(n) * elements(n)
         for n in nodes
     )
+
+
+def _per_element(node: Node) -> float:
+    return NANOSECONDS_PER_OPAQUE_ELEMENT if isinstance(node.step.op, Opaque) else NANOSECONDS_PER_ELEMENT
