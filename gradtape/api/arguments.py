@@ -89,6 +89,21 @@ def axes(axis: Any, rank: int, what: str = "axis") -> tuple[int, ...]:
     return tuple(sorted(picked))
 
 
+def number_matrices(x: Tensor, name: str) -> None:
+    """A check that a tensor holds floating or complex matrices.
+
+    Raises:
+      TypeError: another dtype.
+      ValueError: fewer than two axes.
+    """
+    if not x._aval.dtype.is_differentiable:
+        raise TypeError(f"`{name}` wants a floating or complex tensor, got a {x.dtype.cname} tensor. Use `tf.cast`.")
+    if x.ndim < 2:
+        raise ValueError(
+            f"`{name}` wants matrices (..., m, n), got shape {shape_text(x._aval.shape)}. Use `tf.reshape`."
+        )
+
+
 def full_shape(shape: Any, size: int, of: Tensor) -> tuple[int, ...]:
     """A shape with its one -1 worked out for `size` elements."""
     dims = integers(shape, "shape")

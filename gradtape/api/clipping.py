@@ -18,7 +18,8 @@ def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None, name: str | None = No
 
     Args:
       t: a floating tensor, or `tf.IndexedSlices` (rows at one position are added up before).
-      clip_norm: the largest norm; a number, or a tensor that broadcasts against the norms.
+      clip_norm: the largest norm; a number, or a tensor that broadcasts against the norms. A negative one is taken
+        for 0.
       axes: over which norms are taken; by default over all.
       name: accepted for compatibility.
 
@@ -33,7 +34,7 @@ def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None, name: str | None = No
         rows = t.summed()
         return rows.with_values(clip_by_norm(rows.values, clip_norm, axes))
     x = convert(t)
-    limit = operand(clip_norm, x._aval.dtype)
+    limit = maximum(operand(clip_norm, x._aval.dtype), 0)
     return x * (limit / maximum(_norm(x, axes, True), limit))
 
 

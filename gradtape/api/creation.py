@@ -9,13 +9,13 @@ import numpy as np
 
 from gradtape.api.arguments import dimensions, one_axis
 from gradtape.ir.aval import aval
-from gradtape.ir.dtypes import DType, as_dtype, float32, float64, string
-from gradtape.ir.errors import InvalidArgumentError
+from gradtape.ir.dtypes import DType, as_dtype, float32, float64, int32, string
+from gradtape.ir.errors import InvalidArgumentError, UnimplementedError
 from gradtape.ir.shapes import TensorShape, shape_text, size_of
 from gradtape.ops.arithmetic import ADD, CAST, MULTIPLY, SUBTRACT
 from gradtape.ops.comparison import SELECT
 from gradtape.ops.layout import BROADCAST_TO, RESHAPE
-from gradtape.runtime.convert import as_optional_dtype, convert, convert_all
+from gradtape.runtime.convert import as_optional_dtype, convert, convert_all, requested
 from gradtape.runtime.dispatch import binary, execute, unary
 from gradtape.runtime.tensor import Tensor, from_array, wrap
 from gradtape.runtime.variable import Variable
@@ -46,7 +46,7 @@ def constant(value: Any, dtype: Any = None, shape: Any = None, name: str = "Cons
         t = convert(value, wanted)
         t = wrap(t._array, t._aval)
     else:
-        t = convert(value, wanted)
+        t = requested(value, wanted)
     if shape is None:
         return t
     dims = dimensions(shape, "shape")
@@ -82,7 +82,7 @@ def convert_to_tensor(value: Any, dtype: Any = None, dtype_hint: Any = None, nam
             return convert(value, hint)
         except (TypeError, ValueError):
             return convert(value)
-    return convert(value, wanted)
+    return requested(value, wanted)
 
 
 def is_tensor(x: Any) -> bool:
@@ -105,7 +105,12 @@ def _filled(shape: Any, value: Any, dtype: DType) -> Tensor:
     return wrap(array if dims else array[()], aval(dims, dtype))
 
 
-def zeros(shape: Any, dtype: Any = float32, name: str | None = None) -> Tensor:
+def _here(layout: Any) -> None:
+    if layout is not None:
+        raise UnimplementedError("`layout` places a tensor on many devices, which there are none of. Leave it out.")
+
+
+def zeros(shape: Any, dtype: Any = float32, name: str | None = None, layout: Any = None) -> Tensor:
     """A tensor of zeros.
 
     >>> import gradtape as tf
@@ -113,47 +118,58 @@ def zeros(shape: Any, dtype: Any = float32, name: str | None = None) -> Tensor:
     [[0. 0. 0.]
      [0. 0. 0.]]
     """
+    _here(layout)
     return _filled(shape, 0, as_dtype(dtype))
 
 
-def ones(shape: Any, dtype: Any = float32, name: str | None = None) -> Tensor:
+def ones(shape: Any, dtype: Any = float32, name: str | None = None, layout: Any = None) -> Tensor:
     """A tensor of ones.
 
     >>> import gradtape as tf
     >>> print(tf.ones([3], tf.int32).numpy())
     [1 1 1]
     """
+    _here(layout)
     return _filled(shape, 1, as_dtype(dtype))
 
 
-def fill(dims: Any, value: Any, name: str | None = None) -> Tensor:
+def fill(dims: Any, value: Any, name: str | None = None, layout: Any = None) -> Tensor:
     """A tensor of this shape, full of a scalar value; gradients flow to the value.
+
+    Raises:
+      InvalidArgumentError: a value that is no scalar, or a negative size.
 
     >>> import gradtape as tf
     >>> print(tf.fill([2], 7.0).numpy())
     [7. 7.]
     """
-    return unary(BROADCAST_TO.bind(shape=dimensions(dims, "dims")), convert(value))
+    _here(layout)
+    t = convert(value)
+    if t.ndim:
+        raise InvalidArgumentError(f"`fill` wants a scalar `value`, got shape {shape_text(t._aval.shape)}.")
+    return unary(BROADCAST_TO.bind(shape=dimensions(dims, "dims")), t)
 
 
-def zeros_like(input: Any, dtype: Any = None, name: str | None = None) -> Tensor:
+def zeros_like(input: Any, dtype: Any = None, name: str | None = None, layout: Any = None) -> Tensor:
     """Zeros of the shape (and, unless given, the dtype) of the input.
 
     >>> import gradtape as tf
     >>> print(tf.zeros_like([1.0, 2.0]).numpy())
     [0. 0.]
     """
+    _here(layout)
     x = convert(input)
     return _filled(x.shape, 0, as_optional_dtype(dtype) or x._aval.dtype)
 
 
-def ones_like(input: Any, dtype: Any = None, name: str | None = None) -> Tensor:
+def ones_like(input: Any, dtype: Any = None, name: str | None = None, layout: Any = None) -> Tensor:
     """Ones of the shape (and, unless given, the dtype) of the input.
 
     >>> import gradtape as tf
     >>> print(tf.ones_like([5, 6]).numpy())
     [1 1]
     """
+    _here(layout)
     x = convert(input)
     return _filled(x.shape, 1, as_optional_dtype(dtype) or x._aval.dtype)
 
@@ -180,7 +196,7 @@ def range(start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, name
     """Numbers from `start` in steps of `delta`, up to but without `limit`.
 
     Raises:
-      ValueError: a step of 0.
+      InvalidArgumentError: a step of 0, or in the other direction.
 
     >>> import gradtape as tf
     >>> print(tf.range(3).numpy(), tf.range(1.0, 2.0, 0.5).numpy())
@@ -195,7 +211,12 @@ def range(start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, name
     wanted = as_optional_dtype(dtype) or _widest(parts)
     first, last, step = (np.asarray(p)[()].item() for p in parts)
     if step == 0:
-        raise ValueError("`range` requires a step (`delta`) other than 0.")
+        raise InvalidArgumentError("`range` requires a step (`delta`) other than 0.")
+    if (last - first) * step < 0:
+        raise InvalidArgumentError(
+            f"`range` cannot reach `limit` {last} from `start` {first} in steps of {step}: "
+            f"start {'<=' if step > 0 else '>='} limit is required."
+        )
     count = max(0, math.ceil((last - first) / step))
     return from_array((first + np.arange(count) * step).astype(wanted.numpy_dtype))
 
@@ -217,8 +238,7 @@ def linspace(start: Any, stop: Any, num: Any, name: str | None = None, axis: int
       axis: where the new axis stands in the result.
 
     Raises:
-      ValueError: a negative count.
-      InvalidArgumentError: an axis that does not exist, or shapes that do not broadcast.
+      InvalidArgumentError: a negative count, an axis that does not exist, or shapes that do not broadcast.
 
     >>> import gradtape as tf
     >>> print(tf.linspace(0.0, 1.0, 5).numpy())
@@ -227,7 +247,7 @@ def linspace(start: Any, stop: Any, num: Any, name: str | None = None, axis: int
     first, last = convert_all([start, stop])
     count = int(num)
     if count < 0:
-        raise ValueError(f"`linspace` wants `num` of 0 or more, got {count}.")
+        raise InvalidArgumentError(f"`linspace` wants `num` of 0 or more, got {count}.")
     if first._aval.dtype.is_integer:
         first, last = (unary(CAST.bind(dtype=float64), t) for t in (first, last))
     gap = binary(SUBTRACT.bind(), last, first)
@@ -250,24 +270,24 @@ def _with_axis(t: Tensor, k: int, dims: tuple[int, ...]) -> Tensor:
     return unary(RESHAPE.bind(shape=(*dims[:k], 1, *dims[k:])), full)
 
 
-def shape(input: Any, out_type: Any = "int32", name: str | None = None) -> Tensor:
-    """The shape as a tensor of integers.
+def shape(input: Any, out_type: Any = None, name: str | None = None) -> Tensor:
+    """The shape as a tensor of integers, int32 by default.
 
     >>> import gradtape as tf
     >>> print(tf.shape([[1, 2, 3]]).numpy())
     [1 3]
     """
-    return from_array(np.array(convert(input)._aval.dims, as_dtype(out_type).numpy_dtype))
+    return from_array(np.array(convert(input)._aval.dims, as_dtype(out_type or int32).numpy_dtype))
 
 
-def size(input: Any, out_type: Any = "int32", name: str | None = None) -> Tensor:
-    """The number of elements as a scalar tensor.
+def size(input: Any, out_type: Any = None, name: str | None = None) -> Tensor:
+    """The number of elements as a scalar tensor, int32 by default.
 
     >>> import gradtape as tf
     >>> print(tf.size([[1, 2, 3]]).numpy())
     3
     """
-    return convert(np.asarray(convert(input)._aval.size, as_dtype(out_type).numpy_dtype))
+    return convert(np.asarray(convert(input)._aval.size, as_dtype(out_type or int32).numpy_dtype))
 
 
 def rank(input: Any, name: str | None = None) -> Tensor:

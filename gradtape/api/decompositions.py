@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import ml_dtypes
 
+from gradtape.api.arguments import number_matrices
 from gradtape.api.diagonals import adjoint
 from gradtape.api.elementwise import cast
 from gradtape.api.layout import concat, pad
@@ -140,11 +141,16 @@ def matrix_rank(a: Any, tol: Any = None, validate_args: bool = False, name: str 
     Returns:
       The ranks, int32.
 
+    Raises:
+      TypeError: another dtype.
+      ValueError: fewer than two axes.
+
     >>> import gradtape as tf
     >>> print(tf.linalg.matrix_rank([[1.0, 2.0], [2.0, 4.0]]).numpy())
     1
     """
     x = convert(a)
+    number_matrices(x, "matrix_rank")
     s = unary(d.SINGULAR_VALUES.bind(), x)
     if tol is None:
         eps = float(ml_dtypes.finfo(s._aval.dtype.numpy_dtype).eps)

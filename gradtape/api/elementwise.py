@@ -9,14 +9,14 @@ import numpy as np
 from gradtape.api.declared import doctests
 from gradtape.api.declared import of_one as _one
 from gradtape.api.declared import of_two as _two
-from gradtape.ir.dtypes import as_dtype, bool_
+from gradtape.ir.dtypes import as_dtype, bool_, float32, float64
 from gradtape.ir.errors import InvalidArgumentError
 from gradtape.ops import arithmetic as a
 from gradtape.ops import comparison as c
 from gradtape.ops import elementary as e
 from gradtape.runtime.convert import convert, convert_all
 from gradtape.runtime.dispatch import binary, execute, unary
-from gradtape.runtime.operators import absolute, operand, true_divide
+from gradtape.runtime.operators import absolute, as_quotient, operand, true_divide
 from gradtape.runtime.tensor import Tensor
 
 exp = _one("exp", e.EXP, "tf.exp([0.0, 1.0])", "[1.     2.7183]")
@@ -68,13 +68,9 @@ maximum = _two("maximum", a.MAXIMUM, "tf.maximum([1.0, 5.0], 3.0)", "[3. 5.]")
 minimum = _two("minimum", a.MINIMUM, "tf.minimum([1.0, 5.0], 3.0)", "[1. 3.]")
 floordiv = _two("floordiv", a.FLOORDIV, "tf.math.floordiv([7, -7], 2)", "[ 3 -4]")
 floormod = _two("floormod", a.FLOORMOD, "tf.math.floormod([7, -7], 2)", "[1 1]")
-squared_difference = _two(
-    "squared_difference", a.SQUARED_DIFFERENCE, "tf.math.squared_difference([1.0, 2.0], 4.0)", "[9. 4.]"
-)
 multiply_no_nan = _two(
     "multiply_no_nan", a.MULTIPLY_NO_NAN, "tf.math.multiply_no_nan([float('inf'), 2.0], [0.0, 3.0])", "[0. 6.]"
 )
-divide_no_nan = _two("divide_no_nan", a.DIVIDE_NO_NAN, "tf.math.divide_no_nan([1.0, 2.0], [0.0, 4.0])", "[0.  0.5]")
 less = _two("less", c.LESS, "tf.less([1, 2], 2)", "[ True False]")
 less_equal = _two("less_equal", c.LESS_EQUAL, "tf.less_equal([1, 3], 2)", "[ True False]")
 greater = _two("greater", c.GREATER, "tf.greater([1, 3], 2)", "[False  True]")
@@ -96,11 +92,47 @@ def abs(x: Any, name: str | None = None) -> Tensor:
     return absolute(convert(x))
 
 
+def squared_difference(x: Any, y: Any, name: str | None = None) -> Tensor:
+    """(x - y)²; of complex numbers |x - y|², of their dtype.
+
+    Raises:
+      InvalidArgumentError: for mixed dtypes and for shapes that do not broadcast.
+
+    >>> import gradtape as tf
+    >>> print(tf.math.squared_difference([1.0, 2.0], 4.0).numpy())
+    [9. 4.]
+    """
+    x, y = convert_all([x, y])
+    if not x._aval.dtype.is_complex:
+        return binary(a.SQUARED_DIFFERENCE.bind(), x, y)
+    distance = subtract(x, y)
+    return distance * conj(distance)
+
+
+def divide_no_nan(x: Any, y: Any, name: str | None = None) -> Tensor:
+    """x / y, and 0 where y is 0; integers are divided as float64.
+
+    Args:
+      x, y: numeric tensors of one dtype, whose shapes broadcast.
+      name: accepted for compatibility.
+
+    Raises:
+      TypeError: for mixed dtypes and bools.
+      InvalidArgumentError: for shapes that do not broadcast.
+
+    >>> import gradtape as tf
+    >>> print(tf.math.divide_no_nan([1.0, 2.0], [0.0, 4.0]).numpy())
+    [0.  0.5]
+    """
+    return binary(a.DIVIDE_NO_NAN.bind(), *as_quotient(*convert_all([x, y])))
+
+
 def divide(x: Any, y: Any, name: str | None = None) -> Tensor:
     """x / y; integers are divided as float64.
 
     Raises:
-      InvalidArgumentError: for mixed dtypes and for shapes that do not broadcast.
+      TypeError: for mixed dtypes and bools.
+      InvalidArgumentError: for shapes that do not broadcast.
 
     >>> import gradtape as tf
     >>> print(tf.divide([1.0, 2.0], 4.0).numpy(), tf.divide([1], [2]).numpy())
@@ -167,7 +199,7 @@ def leaky_relu(features: Any, alpha: float = 0.2, name: str | None = None) -> Te
     """x where it is positive, else alpha * x.
 
     Args:
-      features: tensors of a floating dtype.
+      features: tensors of a floating dtype; integers become float32.
       alpha: a number, which is rounded to single precision in every dtype, or a tensor.
       name: accepted for compatibility.
 
@@ -176,6 +208,8 @@ def leaky_relu(features: Any, alpha: float = 0.2, name: str | None = None) -> Te
     [-0.2  2. ]
     """
     x = convert(features)
+    if x._aval.dtype.is_integer:
+        x = cast(x, float32)
     slope = float(np.float32(alpha)) if isinstance(alpha, int | float) else alpha
     return binary(e.LEAKY_RELU.bind(), x, operand(slope, x._aval.dtype))
 
@@ -188,7 +222,8 @@ def silu(features: Any, beta: float = 1.0) -> Tensor:
     [ 0.     -0.2689]
     """
     x = convert(features)
-    return unary(e.SILU.bind(), x) if beta == 1.0 else x * sigmoid(x * beta)
+    plain = beta == 1.0 and not x._aval.dtype.is_complex
+    return unary(e.SILU.bind(), x) if plain else x * sigmoid(x * beta)
 
 
 def sigmoid_cross_entropy_with_logits(labels: Any = None, logits: Any = None, name: str | None = None) -> Tensor:
@@ -211,11 +246,21 @@ def sigmoid_cross_entropy_with_logits(labels: Any = None, logits: Any = None, na
 def complex(real: Any, imag: Any, name: str | None = None) -> Tensor:
     """A complex tensor from real and imaginary parts of float32 or float64.
 
+    Raises:
+      TypeError: parts of other or of different dtypes.
+      InvalidArgumentError: shapes that do not broadcast.
+
     >>> import gradtape as tf
     >>> print(tf.complex([1.0], [2.0]).numpy())
     [1.+2.j]
     """
-    return binary(a.COMPLEX.bind(), *convert_all([real, imag]))
+    x, y = convert(real), convert(imag)
+    if x._aval.dtype is not y._aval.dtype or x._aval.dtype not in (float32, float64):
+        raise TypeError(
+            f"The `real` and `imag` components have incorrect types: {x.dtype.name} {y.dtype.name}. They must be "
+            "consistent, and one of [tf.float32, tf.float64]. Use `tf.cast`."
+        )
+    return binary(a.COMPLEX.bind(), x, y)
 
 
 def cast(x: Any, dtype: Any, name: str | None = None) -> Tensor:
@@ -261,7 +306,11 @@ def _positions_of(mask: Tensor) -> Any:
 
 
 def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any, name: str | None = None) -> Tensor:
-    """Each element moved into [clip_value_min, clip_value_max]. At the bounds the gradient passes.
+    """Each element moved into [clip_value_min, clip_value_max]; where the bounds cross, to the lower one. At the bounds
+    the gradient passes.
+
+    Raises:
+      ValueError: bounds that would broadcast `t` to another shape.
 
     >>> import gradtape as tf
     >>> print(tf.clip_by_value([-2.0, 0.5, 3.0], -1.0, 1.0).numpy())
@@ -269,7 +318,12 @@ def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any, name: str | 
     """
     x = convert(t)
     low, high = (operand(v, x._aval.dtype) for v in (clip_value_min, clip_value_max))
-    return binary(a.MINIMUM.bind(), binary(a.MAXIMUM.bind(), x, low), high)
+    result = binary(a.MAXIMUM.bind(), binary(a.MINIMUM.bind(), x, high), low)
+    if result._aval.shape != x._aval.shape:
+        raise ValueError(
+            f"Shapes {x.shape} and {result.shape} are incompatible: the bounds must broadcast to the shape of `t`."
+        )
+    return result
 
 
 def add_n(inputs: Any, name: str | None = None) -> Tensor:

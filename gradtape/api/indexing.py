@@ -15,10 +15,11 @@ from gradtape.ir.dtypes import DType, float32, int32, int64
 from gradtape.ir.errors import InvalidArgumentError
 from gradtape.ir.shapes import shape_text, size_of
 from gradtape.ops.indexing import GATHER, GATHER_ROWS, SCATTER_ADD, SCATTER_MAX
+from gradtape.ops.layout import PAD
 from gradtape.ops.opaque import Opaque
 from gradtape.runtime.contract import reshape
 from gradtape.runtime.convert import as_optional_dtype, convert, convert_all, convert_or_empty
-from gradtape.runtime.dispatch import binary
+from gradtape.runtime.dispatch import binary, unary
 from gradtape.runtime.masking import masked
 from gradtape.runtime.subscript import positions, subscript
 from gradtape.runtime.tensor import SymbolicTensor, Tensor
@@ -38,8 +39,8 @@ def gather(
       params: a tensor.
       indices: integer positions, of any shape; it takes the place of the axis in the result.
       validate_indices: accepted for compatibility; positions are always checked.
-      axis: by default `batch_dims`.
-      batch_dims: how many leading axes `params` and `indices` share.
+      axis: by default `batch_dims`, as it was given.
+      batch_dims: how many leading axes `params` and `indices` share; negative ones count from the rank of `indices`.
       name: accepted for compatibility.
 
     Raises:
@@ -51,7 +52,7 @@ def gather(
     """
     x, at = convert(params), convert(indices)
     batch = int(batch_dims) if batch_dims >= 0 else int(batch_dims) + at.ndim
-    k = one_axis(batch if axis is None else axis, x.ndim)
+    k = one_axis(batch_dims if axis is None else axis, x.ndim)
     if not 0 <= batch <= min(at.ndim, k) or x._aval.dims[:batch] != at._aval.dims[:batch]:
         raise InvalidArgumentError(
             f"`gather` with batch_dims={batch_dims} wants equal leading axes before `axis` {k}: got params of shape "
@@ -65,31 +66,45 @@ def _gathering(x: Tensor, axis: int, batch: int) -> Opaque:
     return GATHER_ROWS if axis == batch == 0 and x._aval.dtype.is_differentiable else GATHER
 
 
-def flat_positions(indices: Tensor, dims: tuple[int, ...], name: str) -> Tensor:
-    """Rows of positions as positions in the flattened leading axes, checked."""
+def ignores(policy: str, name: str) -> bool:
+    """Whether positions that do not exist are to be passed over.
+
+    Raises:
+      InvalidArgumentError: a policy that does not exist.
+    """
+    if policy not in ("", "DEFAULT", "ERROR", "IGNORE"):
+        raise InvalidArgumentError(
+            f"`bad_indices_policy` of `{name}` should be 'DEFAULT', 'ERROR' or 'IGNORE', got {policy!r}."
+        )
+    return policy == "IGNORE"
+
+
+def flat_positions(indices: Tensor, dims: tuple[int, ...], name: str, ignore: bool = False) -> Tensor:
+    """Rows of positions as positions in the flattened leading axes, checked. Those that do not exist are an error, or
+    become the first position behind the others."""
     if not indices._aval.dtype.is_integer:
         raise InvalidArgumentError(f"`{name}` wants integer indices, got a {indices.dtype.cname} tensor.")
     if isinstance(indices, SymbolicTensor):
-        return _traced_positions(indices, dims)
+        return _traced_positions(indices, dims, size_of(dims) if ignore else -1)
     rows = np.asarray(indices)
     bad = (rows < 0) | (rows >= np.array(dims, np.int64)) if dims else np.zeros(rows.shape, bool)
-    if bad.any():
+    if bad.any() and not ignore:
         raise InvalidArgumentError(
             f"`{name}` indices {rows[bad.any(-1)][0].tolist()} do not index into shape {shape_text(dims)}."
         )
     flat = np.zeros(rows.shape[:-1], np.int64)
     for k, n in enumerate(dims):
         flat = flat * n + rows[..., k]
-    return positions(flat)
+    return positions(np.where(bad.any(-1), size_of(dims), flat) if ignore else flat)
 
 
-def _traced_positions(indices: Tensor, dims: tuple[int, ...]) -> Tensor:
-    """The same by ops, for positions that are known later; those that do not exist become -1, which the op that uses
-    them refuses."""
+def _traced_positions(indices: Tensor, dims: tuple[int, ...], missing: int) -> Tensor:
+    """The same by ops, for positions that are known later; those that do not exist become `missing`: -1 is refused by
+    the op that uses them."""
     rows = cast(indices, int64)
     exists = reduce_all(logical_and(rows >= 0, rows < positions(dims)), axis=-1)
     strides = [size_of(dims[k + 1 :]) for k in range(len(dims))]
-    return where(exists, reduce_sum(rows * positions(strides), axis=-1), convert(-1, int64))
+    return where(exists, reduce_sum(rows * positions(strides), axis=-1), convert(missing, int64))
 
 
 def index_depth(indices: Tensor, dims: tuple[int, ...], name: str) -> int:
@@ -102,39 +117,69 @@ def index_depth(indices: Tensor, dims: tuple[int, ...], name: str) -> int:
     return depth
 
 
-def gather_nd(params: Any, indices: Any, batch_dims: int = 0, name: str | None = None) -> Tensor:
+def gather_nd(
+    params: Any, indices: Any, batch_dims: int = 0, name: str | None = None, bad_indices_policy: str = ""
+) -> Tensor:
     """The elements or slices at rows of positions: the last axis of `indices` holds one position per leading axis.
+
+    Args:
+      params: a tensor.
+      indices: rows of integer positions.
+      batch_dims: how many leading axes `params` and `indices` share.
+      name: accepted for compatibility.
+      bad_indices_policy: "ERROR", the default; with "IGNORE" there are zeros for positions that do not exist.
 
     Raises:
       InvalidArgumentError: a position that does not exist.
+      ValueError: as many shared axes as `indices` has, or more.
 
     >>> import gradtape as tf
     >>> print(tf.gather_nd([[1, 2], [3, 4]], [[0, 1], [1, 0]]).numpy())
     [2 3]
     """
-    x, at = convert(params), convert(indices)
+    x, at, ignore = convert(params), convert(indices), ignores(bad_indices_policy, "gather_nd")
     if batch_dims:
         at = _with_batch(at, int(batch_dims), x)
     dims = x._aval.dims
     depth = index_depth(at, dims, "gather_nd")
-    flat = flat_positions(at, dims[:depth], "gather_nd")
+    flat = flat_positions(at, dims[:depth], "gather_nd", ignore)
+    if ignore:
+        return binary(GATHER.bind(axis=0, batch_dims=0), _with_spare_row(x, dims[:depth], dims[depth:]), flat)
     if depth == 1 and x._aval.dtype.is_differentiable:
         return binary(GATHER_ROWS.bind(axis=0, batch_dims=0), x, flat)
     rows = reshape(x, (size_of(dims[:depth]), *dims[depth:]))
     return binary(GATHER.bind(axis=0, batch_dims=0), rows, flat)
 
 
+def _with_spare_row(x: Tensor, outer: tuple[int, ...], inner: tuple[int, ...]) -> Tensor:
+    """Leading axes flattened, with zeros behind them."""
+    none = (0,) * len(inner)
+    return unary(PAD.bind(low=(0, *none), high=(1, *none)), reshape(x, (size_of(outer), *inner)))
+
+
 def _with_batch(at: Tensor, batch: int, x: Tensor) -> Tensor:
     """Indices with the positions of their own batch axes put in front."""
     dims = at._aval.dims
+    if batch >= len(dims):
+        raise ValueError(f"Argument `batch_dims` = {batch} must be less than rank(`indices`) = {len(dims)}.")
     if dims[:batch] != x._aval.dims[:batch]:
         raise InvalidArgumentError(f"`gather_nd` wants equal batch axes, got {x.shape} and {at.shape}.")
     grid = np.moveaxis(np.indices(dims[:-1])[:batch], 0, -1)
     return concat([positions(grid), cast(at, int64)], axis=-1)
 
 
-def scatter_nd(indices: Any, updates: Any, shape: Any, name: str | None = None) -> Tensor:
+def scatter_nd(indices: Any, updates: Any, shape: Any, bad_indices_policy: str = "", name: str | None = None) -> Tensor:
     """Zeros of a shape with updates added at rows of positions; what meets at one place adds up.
+
+    Args:
+      indices: rows of integer positions, one position per leading axis of the result.
+      updates: one element or slice for each row.
+      shape: of the result.
+      bad_indices_policy: "ERROR", the default, or "IGNORE", which leaves out updates at positions that do not exist.
+      name: accepted for compatibility.
+
+    Raises:
+      InvalidArgumentError: a position that does not exist, or updates of another shape.
 
     >>> import gradtape as tf
     >>> print(tf.scatter_nd([[1], [1]], [2.0, 3.0], [3]).numpy())
@@ -147,23 +192,26 @@ def scatter_nd(indices: Any, updates: Any, shape: Any, name: str | None = None) 
         raise InvalidArgumentError(
             f"`scatter_nd` wants updates of shape {shape_text(at._aval.dims[:-1] + inner)}, got {values.shape}."
         )
-    flat = flat_positions(at, dims[:depth], "scatter_nd")
-    count = flat._aval.size
+    ignore = ignores(bad_indices_policy, "scatter_nd")
+    flat = flat_positions(at, dims[:depth], "scatter_nd", ignore)
+    count, places = flat._aval.size, size_of(dims[:depth])
     rows = reshape(values, (count, *inner))
-    full = (size_of(dims[:depth]), *inner)
+    full = (places + ignore, *inner)
     placed = binary(SCATTER_ADD.bind(shape=full, axis=0, batch_dims=0), rows, reshape(flat, (count,)))
-    return reshape(placed, dims)
+    return reshape(placed[:places] if ignore else placed, dims)
 
 
-def tensor_scatter_nd_add(tensor: Any, indices: Any, updates: Any, name: str | None = None) -> Tensor:
-    """The tensor with updates added at rows of positions.
+def tensor_scatter_nd_add(
+    tensor: Any, indices: Any, updates: Any, bad_indices_policy: str = "", name: str | None = None
+) -> Tensor:
+    """The tensor with updates added at rows of positions. Arguments and errors as of `scatter_nd`.
 
     >>> import gradtape as tf
     >>> print(tf.tensor_scatter_nd_add([1.0, 1.0], [[1], [1]], [2.0, 3.0]).numpy())
     [1. 6.]
     """
     x, values = convert_all([tensor, updates])
-    return x + scatter_nd(indices, values, x._aval.dims)
+    return x + scatter_nd(indices, values, x._aval.dims, bad_indices_policy)
 
 
 def tensor_scatter_nd_update(tensor: Any, indices: Any, updates: Any, name: str | None = None) -> Tensor:

@@ -171,6 +171,7 @@ def stack(values: Any, axis: Any = 0, name: str = "stack") -> Tensor:
 
     Raises:
       InvalidArgumentError: shapes that differ, or mixed dtypes.
+      ValueError: an axis that the result would not have.
 
     >>> import gradtape as tf
     >>> print(tf.stack([[1, 2], [3, 4]], axis=1).numpy())
@@ -185,7 +186,7 @@ def stack(values: Any, axis: Any = 0, name: str = "stack") -> Tensor:
     for p in parts:
         if p._aval.dims != dims:
             raise InvalidArgumentError(f"Shapes of all inputs must match: got {shape_text(dims)} and {p.shape}.")
-    k = one_axis(axis, len(dims) + 1)
+    k = _place(axis, len(dims) + 1)
     wide = [reshaped(p, (*dims[:k], 1, *dims[k:])) for p in parts]
     if len(wide) == 1:
         return wide[0]
@@ -196,6 +197,18 @@ def stack(values: Any, axis: Any = 0, name: str = "stack") -> Tensor:
 conversion.stack_tensors.append(stack)
 
 
+def _place(axis: Any, rank: int) -> int:
+    """An axis of so many, as `stack` and `unstack` refuse it.
+
+    Raises:
+      ValueError: there is no such axis.
+    """
+    k = integer(axis, "axis")
+    if not -rank <= k < rank:
+        raise ValueError(f"Argument `axis` = {k} not in range [{-rank}, {rank}).")
+    return k % rank
+
+
 def _piece(x: Tensor, axis: int, start: int, count: int) -> Tensor:
     return binary(ops.SLICE.bind(axes=(axis,), sizes=(count,), strides=(1,)), x, positions((start,)))
 
@@ -204,17 +217,18 @@ def unstack(value: Any, num: Any = None, axis: Any = 0, name: str = "unstack") -
     """The slices along an axis, as a list.
 
     Raises:
-      ValueError: `num` is not the size of the axis.
+      ValueError: an axis that does not exist.
+      InvalidArgumentError: `num` is not the size of the axis.
 
     >>> import gradtape as tf
     >>> [t.numpy().tolist() for t in tf.unstack([[1, 2], [3, 4]])]
     [[1, 2], [3, 4]]
     """
     x = convert(value)
-    k = one_axis(axis, x.ndim)
+    k = _place(axis, x.ndim)
     dims = x._aval.dims
     if num is not None and int(num) != dims[k]:
-        raise ValueError(f"`num` is {int(num)}, but axis {k} of shape {x.shape} has size {dims[k]}.")
+        raise InvalidArgumentError(f"`num` is {int(num)}, but axis {k} of shape {x.shape} has size {dims[k]}.")
     return [reshaped(_piece(x, k, i, 1), dims[:k] + dims[k + 1 :]) for i in range(dims[k])]
 
 
@@ -222,7 +236,7 @@ def split(value: Any, num_or_size_splits: Any, axis: Any = 0, num: Any = None, n
     """Pieces along an axis: a number of equal ones, or one per given size (one size may be -1).
 
     Raises:
-      InvalidArgumentError: sizes that do not add up.
+      InvalidArgumentError: sizes that do not add up, or another number of them than `num` says.
 
     >>> import gradtape as tf
     >>> [t.numpy().tolist() for t in tf.split([1, 2, 3, 4], 2)]
@@ -242,6 +256,10 @@ def split(value: Any, num_or_size_splits: Any, axis: Any = 0, num: Any = None, n
             sizes[sizes.index(-1)] = total - sum(sizes) - 1
         if sum(sizes) != total or min(sizes, default=0) < 0:
             raise InvalidArgumentError(f"`split` sizes {sizes} do not add up to {total}, the size of axis {k}.")
+        if num is not None and int(num) != len(sizes):
+            raise InvalidArgumentError(
+                f"`split` got {len(sizes)} sizes for `num` = {int(num)} pieces. Leave `num` out."
+            )
     starts = np.cumsum([0, *sizes[:-1]])
     return [_piece(x, k, int(s), n) for s, n in zip(starts, sizes, strict=True)]
 
@@ -271,6 +289,9 @@ def _repeated(x: Tensor, times: tuple[int, ...], inner: bool) -> Tensor:
 def repeat(input: Any, repeats: Any, axis: Any = None, name: str | None = None) -> Tensor:
     """Each element along an axis repeated; a flat tensor without an axis.
 
+    Raises:
+      ValueError: neither one number of repeats nor one for each element.
+
     >>> import gradtape as tf
     >>> print(tf.repeat([1, 2], 2).numpy(), tf.repeat([1, 2], [1, 3], axis=0).numpy())
     [1 1 2 2] [1 2 2 2]
@@ -283,7 +304,7 @@ def repeat(input: Any, repeats: Any, axis: Any = None, name: str | None = None) 
     if len(counts) == 1:
         return _repeated(x, tuple(counts[0] if j == k else 1 for j in range(x.ndim)), inner=True)
     if len(counts) != x._aval.dims[k]:
-        raise InvalidArgumentError(f"`repeats` should have 1 or {x._aval.dims[k]} entries, got {len(counts)}.")
+        raise ValueError(f"`repeats` should have 1 or {x._aval.dims[k]} entries, got {len(counts)}.")
     return gather_rows(x, np.repeat(np.arange(x._aval.dims[k]), counts), k)
 
 
@@ -350,15 +371,14 @@ def pad(
     >>> print(tf.pad([1, 2, 3], [[1, 1]]).numpy(), tf.pad([1, 2, 3], [[1, 1]], "REFLECT").numpy())
     [0 1 2 3 0] [2 1 2 3 2]
     """
-    x = convert(tensor)
+    x, kind = convert(tensor), mode.upper()
+    if kind not in ("CONSTANT", "REFLECT", "SYMMETRIC"):
+        raise ValueError(f"`mode` should be 'CONSTANT', 'REFLECT' or 'SYMMETRIC', got {mode!r}.")
     amounts = pairs(paddings, x.ndim, "paddings")
     if any(n < 0 for pair in amounts for n in pair):
         raise InvalidArgumentError(f"`paddings` must not be negative, got {amounts}.")
-    kind = mode.upper()
     if kind == "CONSTANT":
         return _constant_pad(x, amounts, constant_values)
-    if kind not in ("REFLECT", "SYMMETRIC"):
-        raise ValueError(f"`mode` should be 'CONSTANT', 'REFLECT' or 'SYMMETRIC', got {mode!r}.")
     for k, (before, after) in enumerate(amounts):
         n = x._aval.dims[k]
         limit = n - 1 if kind == "REFLECT" else n

@@ -12,14 +12,14 @@ import optree
 __all__ = ["assert_same_structure", "flatten", "is_nested", "map_structure", "pack_sequence_as"]
 
 
-def is_nested(structure: Any) -> bool:
+def is_nested(seq: Any) -> bool:
     """Whether something is a structure and no leaf.
 
     >>> import gradtape as tf
     >>> tf.nest.is_nested([1]), tf.nest.is_nested(tf.constant([1])), tf.nest.is_nested("ab")
     (True, False, False)
     """
-    return not optree.tree_is_leaf(structure, none_is_leaf=True)
+    return not optree.tree_is_leaf(seq, none_is_leaf=True)
 
 
 def flatten(structure: Any, expand_composites: bool = False) -> list[Any]:

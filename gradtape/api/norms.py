@@ -10,6 +10,7 @@ from gradtape.api.arguments import integer, one_axis
 from gradtape.api.elementwise import abs, where
 from gradtape.api.layout import transpose
 from gradtape.api.reductions import reduce_euclidean_norm, reduce_max, reduce_sum
+from gradtape.ir.errors import InvalidArgumentError
 from gradtape.ops.decompositions import SINGULAR_VALUES
 from gradtape.runtime.convert import convert
 from gradtape.runtime.dispatch import unary
@@ -52,6 +53,8 @@ def norm(
     order = _order(ord, pair)
     x, kept = convert(tensor), bool(keepdims)
     if order in ("euclidean", "fro") or (order == 2 and not pair):
+        if not x._aval.dtype.is_differentiable:
+            raise InvalidArgumentError(f"`norm` wants a floating or complex tensor, got {x.dtype.name}. Use `tf.cast`.")
         return reduce_euclidean_norm(x, picked, kept)
     if picked is not None and pair:
         axes_of(picked, x.ndim)  # they exist, and are two

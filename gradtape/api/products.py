@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from gradtape.api.elementwise import cast
+from gradtape.ir.dtypes import int8, int32, uint8
+from gradtape.ir.errors import InvalidArgumentError
 from gradtape.runtime import contract
-from gradtape.runtime.convert import convert, convert_all
+from gradtape.runtime.convert import as_optional_dtype, convert, convert_all
 from gradtape.runtime.tensor import Tensor
 
 
@@ -19,6 +22,8 @@ def matmul(
     a_is_sparse: bool = False,
     b_is_sparse: bool = False,
     output_type: Any = None,
+    grad_a: bool = False,
+    grad_b: bool = False,
     name: str | None = None,
 ) -> Tensor:
     """The product of the matrices in the last two axes; axes before them broadcast.
@@ -28,10 +33,11 @@ def matmul(
       b: (..., k, n), or (..., n, k) with `transpose_b` or `adjoint_b`.
       transpose_a, transpose_b: transpose an operand first.
       adjoint_a, adjoint_b: transpose and conjugate an operand first.
-      a_is_sparse, b_is_sparse, output_type, name: accepted for compatibility.
+      output_type: the dtype of the result; for operands of int8 or uint8 it may be int32, in which they are then added.
+      a_is_sparse, b_is_sparse, grad_a, grad_b, name: hints that change nothing here, accepted for compatibility.
 
     Raises:
-      InvalidArgumentError: fewer than two dimensions, sizes that do not fit, or mixed dtypes.
+      InvalidArgumentError: fewer than two dimensions, sizes that do not fit, mixed dtypes, or another output type.
 
     >>> import gradtape as tf
     >>> print(tf.matmul([[1.0, 2.0]], [[3.0], [4.0]]).numpy())
@@ -39,7 +45,20 @@ def matmul(
     """
     if (transpose_a and adjoint_a) or (transpose_b and adjoint_b):
         raise ValueError("`matmul` takes one of transpose and adjoint for an operand, not both.")
-    return contract.matmul(convert(a), convert(b), transpose_a, transpose_b, adjoint_a, adjoint_b)
+    x, y = convert(a), convert(b)
+    wanted = as_optional_dtype(output_type)
+    if wanted is not None and wanted is not x._aval.dtype:
+        if wanted is not int32 or not (_is_byte(x) and _is_byte(y)):
+            raise InvalidArgumentError(
+                f"`matmul` of {x.dtype.name} and {y.dtype.name} gives no {wanted.name}: `output_type` may be int32 for "
+                "operands of int8 and uint8. Use `tf.cast` on the operands or on the result."
+            )
+        x, y = cast(x, wanted), cast(y, wanted)
+    return contract.matmul(x, y, transpose_a, transpose_b, adjoint_a, adjoint_b)
+
+
+def _is_byte(x: Tensor) -> bool:
+    return x._aval.dtype in (int8, uint8)
 
 
 def matvec(
@@ -73,8 +92,8 @@ def einsum(equation: str, *inputs: Any, **kwargs: Any) -> Tensor:
       kwargs: `optimize` and `name`, accepted for compatibility.
 
     Raises:
-      ValueError: an equation that does not fit the operands.
-      InvalidArgumentError: sizes that do not agree, or mixed dtypes.
+      ValueError: an equation that names another number of operands, or something else than axes.
+      InvalidArgumentError: axes or sizes that do not agree with the operands, or mixed dtypes.
 
     >>> import gradtape as tf
     >>> print(tf.einsum("ij,j->i", [[1.0, 2.0], [3.0, 4.0]], [1.0, 1.0]).numpy())

@@ -7,8 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 from gradtape.api.arguments import axes, one_axis
+from gradtape.api.creation import zeros_like
 from gradtape.api.elementwise import abs, cast, imag, real, square
 from gradtape.ir.dtypes import DType, as_dtype, bool_, float32, float64, int64
+from gradtape.ir.errors import InvalidArgumentError
 from gradtape.ops import reductions as r
 from gradtape.ops.reduction import Reduction
 from gradtape.runtime.convert import convert, convert_or_empty
@@ -75,7 +77,8 @@ def reduce_euclidean_norm(
       name: accepted for compatibility.
 
     Returns:
-      A tensor of the same dtype (complex numbers without an imaginary part, for complex ones).
+      A tensor of the same dtype (complex numbers without an imaginary part, for complex ones; integers rounded
+      towards zero).
 
     Raises:
       InvalidArgumentError: an axis that does not exist, or a dtype that cannot be reduced.
@@ -85,6 +88,8 @@ def reduce_euclidean_norm(
     5.0
     """
     x = convert(input_tensor)
+    if x._aval.dtype.is_integer:
+        return cast(_reduce(r.REDUCE_EUCLIDEAN_NORM, cast(x, float64), axis, keepdims), x._aval.dtype)
     if x._aval.dtype.is_complex:
         return cast(_reduce(r.REDUCE_EUCLIDEAN_NORM, abs(x), axis, keepdims), x._aval.dtype)
     return _reduce(r.REDUCE_EUCLIDEAN_NORM, x, axis, keepdims)
@@ -92,7 +97,7 @@ def reduce_euclidean_norm(
 
 def reduce_mean(input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None) -> Tensor:
     """The mean over axes. Half types are accumulated in float32; integers are divided as TensorFlow divides
-    them, towards zero.
+    them, towards zero, and have the mean 0 where there are none.
 
     Args:
       input_tensor: a tensor, or what becomes one.
@@ -109,7 +114,8 @@ def reduce_mean(input_tensor: Any, axis: Any = None, keepdims: bool = False, nam
     """
     x = convert(input_tensor)
     if x._aval.dtype.is_integer:
-        return cast(_reduce(r.REDUCE_MEAN, cast(x, float64), axis, keepdims), x._aval.dtype)
+        mean = _reduce(r.REDUCE_MEAN, cast(x, float64), axis, keepdims)
+        return cast(mean if x._aval.size else zeros_like(mean), x._aval.dtype)
     return _reduce(r.REDUCE_MEAN, x, axis, keepdims)
 
 
@@ -185,6 +191,8 @@ def argmin(input: Any, axis: Any = None, output_type: Any = int64, name: str | N
 
 def _position(op: Any, x: Any, axis: Any, dtype: Any) -> Tensor:
     t = convert(x)
+    if not as_dtype(dtype).is_integer:
+        raise InvalidArgumentError(f"`output_type` should be an integer dtype, got {as_dtype(dtype).name}.")
     return unary(op.bind(axis=one_axis(0 if axis is None else axis, t.ndim), dtype=as_dtype(dtype)), t)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from gradtape.api.arguments import one_axis
 from gradtape.api.elementwise import (
+    abs,
     cast,
     exp,
     greater,
@@ -19,8 +20,9 @@ from gradtape.api.elementwise import (
     square,
     where,
 )
+from gradtape.api.layout import transpose
 from gradtape.api.reductions import reduce_mean, reduce_sum
-from gradtape.ir.dtypes import float32
+from gradtape.ir.dtypes import DType, float32
 from gradtape.ir.errors import InvalidArgumentError
 from gradtape.ops import rowwise as r
 from gradtape.runtime.contract import reshape
@@ -53,33 +55,52 @@ def log_softmax(logits: Any, axis: Any = None, name: str | None = None) -> Tenso
 
 
 def softmax_cross_entropy_with_logits(labels: Any, logits: Any, axis: Any = -1, name: str | None = None) -> Tensor:
-    """-sum(labels · log(softmax(logits))) along the last axis; differentiable in both.
+    """-sum(labels · log(softmax(logits))) along an axis; differentiable in both.
+
+    Args:
+      labels: what weighs each class; of another dtype it is cast to that of the logits.
+      logits: a floating tensor.
+      axis: of the classes, the last by default.
+      name: accepted for compatibility.
 
     Raises:
-      InvalidArgumentError: labels and logits of different shapes or dtypes.
+      InvalidArgumentError: labels and logits of different shapes.
 
     >>> import gradtape as tf
     >>> print(tf.nn.softmax_cross_entropy_with_logits(labels=[[1.0, 0.0]], logits=[[0.0, 0.0]]).numpy())
     [0.6931472]
     """
     x = convert(logits)
-    y = operand(labels, x._aval.dtype)
-    if one_axis(axis, x.ndim) != x.ndim - 1:
-        raise InvalidArgumentError(f"`axis` should be the last one, got {axis}. Move it there with `tf.transpose`.")
+    y = cast(convert(labels), x._aval.dtype)
+    k = one_axis(axis, x.ndim)
+    if k != x.ndim - 1 and y.ndim == x.ndim:
+        x, y = _with_last(x, k), _with_last(y, k)
     return binary(r.CROSS_ENTROPY.bind(), y, x)
+
+
+def _with_last(x: Tensor, axis: int) -> Tensor:
+    """An axis moved to the end."""
+    return transpose(x, [*(k for k in range(x.ndim) if k != axis), axis])
 
 
 def sparse_softmax_cross_entropy_with_logits(labels: Any, logits: Any, name: str | None = None) -> Tensor:
     """The cross-entropy of integer labels: logsumexp(logits) - logits[label] along the last axis.
 
     Raises:
-      InvalidArgumentError: labels that are no integers, out of range, or not one per row.
+      InvalidArgumentError: labels that are no integers, or out of range.
+      ValueError: not one label per row.
 
     >>> import gradtape as tf
     >>> print(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=[1], logits=[[0.0, 0.0]]).numpy())
     [0.6931472]
     """
-    return binary(r.SPARSE_CROSS_ENTROPY.bind(), convert(labels), convert(logits))
+    y, x = convert(labels), convert(logits)
+    if x.ndim and y._aval.dims != x._aval.dims[:-1]:
+        raise ValueError(
+            f"`labels.shape` must equal `logits.shape` except for the last dimension, got labels of shape {y.shape} "
+            f"and logits of shape {x.shape}."
+        )
+    return binary(r.SPARSE_CROSS_ENTROPY.bind(), y, x)
 
 
 def log_poisson_loss(targets: Any, log_input: Any, compute_full_loss: bool = False, name: str | None = None) -> Tensor:
@@ -149,15 +170,31 @@ def l2_loss(t: Any, name: str | None = None) -> Tensor:
     return reduce_sum(square(convert(t))) / 2
 
 
-def l2_normalize(x: Any, axis: Any = None, epsilon: float = 1e-12, name: str | None = None) -> Tensor:
-    """x / sqrt(max(sum(x²), epsilon)) along axes.
+def l2_normalize(x: Any, axis: Any = None, epsilon: float = 1e-12, name: str | None = None, dim: Any = None) -> Tensor:
+    """x / sqrt(max(sum(|x|²), epsilon)) along axes.
+
+    Args:
+      x: a floating or complex tensor.
+      axis: an axis or a list of axes; all by default.
+      epsilon: what sums of squares are at least.
+      name: accepted for compatibility.
+      dim: an old name of `axis`.
+
+    Raises:
+      ValueError: both `axis` and `dim`.
 
     >>> import gradtape as tf
     >>> print(tf.math.l2_normalize([3.0, 4.0]).numpy())
     [0.6 0.8]
     """
+    if dim is not None:
+        if axis is not None:
+            raise ValueError("`l2_normalize` takes one of `axis` and `dim`, its old name, got both.")
+        axis = dim
     t = convert(x)
-    return t * rsqrt(maximum(reduce_sum(square(t), axis, True), operand(epsilon, t._aval.dtype)))
+    size = abs(t) if t._aval.dtype.is_complex else t
+    factor = rsqrt(maximum(reduce_sum(square(size), axis, True), operand(epsilon, size._aval.dtype)))
+    return t * cast(factor, t._aval.dtype)
 
 
 def bias_add(value: Any, bias: Any, data_format: str | None = None, name: str | None = None) -> Tensor:
@@ -165,6 +202,7 @@ def bias_add(value: Any, bias: Any, data_format: str | None = None, name: str | 
 
     Raises:
       InvalidArgumentError: a bias that is no vector of that axis' size, or a value of fewer than two axes.
+      ValueError: a `data_format` that has the channels neither last nor second.
 
     >>> import gradtape as tf
     >>> print(tf.nn.bias_add([[1.0, 2.0]], [10.0, 20.0]).numpy())
@@ -172,6 +210,9 @@ def bias_add(value: Any, bias: Any, data_format: str | None = None, name: str | 
     """
     x = convert(value)
     b = operand(bias, x._aval.dtype)
+    layout = "NC" if data_format is None else data_format
+    if not (layout.startswith("NC") or (layout.startswith("N") and layout.endswith("C"))):
+        raise ValueError(f"`data_format` must be of the form 'N...C' or 'NC...', got {data_format!r}.")
     first = bool(data_format) and str(data_format).startswith("NC")
     axis = 1 if first else x.ndim - 1
     if x.ndim < 2:
@@ -205,14 +246,24 @@ def batch_normalization(
 ) -> Tensor:
     """(x - mean) / sqrt(variance + epsilon) · scale + offset; `scale` and `offset` may be None.
 
+    Where x is of a half type, the others may be of float32: the result is computed in it and rounded at the end.
+
     >>> import gradtape as tf
     >>> print(tf.nn.batch_normalization([1.0, 3.0], 2.0, 1.0, 0.5, 2.0, 0.0).numpy())
     [-1.5  2.5]
     """
     t = convert(x)
     dtype = t._aval.dtype
+    if dtype.is_half and any(getattr(v, "dtype", None) == float32 for v in (mean, variance, offset, scale)):
+        mean, variance, offset, scale = (_as_float32(v, dtype) for v in (mean, variance, offset, scale))
+        wide = batch_normalization(cast(t, float32), mean, variance, offset, scale, variance_epsilon)
+        return cast(wide, dtype)
     factor = rsqrt(operand(variance, dtype) + variance_epsilon)
     if scale is not None:
         factor = factor * operand(scale, dtype)
     centred = (t - operand(mean, dtype)) * factor
     return centred if offset is None else centred + operand(offset, dtype)
+
+
+def _as_float32(value: Any, dtype: DType) -> Any:
+    return None if value is None else cast(operand(value, dtype), float32)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from gradtape.api.arguments import one_axis
@@ -46,7 +47,7 @@ def cumulative_logsumexp(
     Args:
       x: a floating tensor.
       axis: along which to sum.
-      exclusive: leave each element out of its own sum; the sum of nothing is then the dtype's lowest number.
+      exclusive: leave each element out of its own sum; the logarithm of a sum of nothing is -inf.
       reverse: sum from the end.
       name: accepted for compatibility.
 
@@ -61,7 +62,7 @@ def cumulative_logsumexp(
     [0.     0.6931 1.0986]
     """
     t = convert(x)
-    return _scan(CUMULATIVE_LOGSUMEXP, t, axis, exclusive, reverse, t._aval.dtype.min if exclusive else 0)
+    return _scan(CUMULATIVE_LOGSUMEXP, t, axis, exclusive, reverse, -math.inf)
 
 
 def _scan(op: Op, t: Tensor, axis: Any, exclusive: bool, reverse: bool, neutral: Any) -> Tensor:

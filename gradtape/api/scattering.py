@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.api.indexing import flat_positions, index_depth, scatter_nd
+from gradtape.api.indexing import flat_positions, ignores, index_depth, scatter_nd
 from gradtape.api.layout import concat
 from gradtape.ir.errors import InvalidArgumentError
 from gradtape.ir.shapes import shape_text, size_of
@@ -19,13 +19,16 @@ from gradtape.runtime.subscript import positions
 from gradtape.runtime.tensor import Tensor
 
 
-def tensor_scatter_nd_sub(tensor: Any, indices: Any, updates: Any, name: str | None = None) -> Tensor:
+def tensor_scatter_nd_sub(
+    tensor: Any, indices: Any, updates: Any, bad_indices_policy: str = "", name: str | None = None
+) -> Tensor:
     """The tensor with updates subtracted at rows of positions; what meets at one place adds up first.
 
     Args:
       tensor: a numeric tensor.
       indices: the last axis holds one position per leading axis of the tensor.
       updates: one element or slice per row of positions.
+      bad_indices_policy: "ERROR", the default, or "IGNORE", which leaves out updates at positions that do not exist.
       name: accepted for compatibility.
 
     Raises:
@@ -36,10 +39,12 @@ def tensor_scatter_nd_sub(tensor: Any, indices: Any, updates: Any, name: str | N
     [ 1. -4.]
     """
     x, values = convert_all([tensor, updates])
-    return x - scatter_nd(indices, values, x._aval.dims)
+    return x - scatter_nd(indices, values, x._aval.dims, bad_indices_policy)
 
 
-def tensor_scatter_nd_max(tensor: Any, indices: Any, updates: Any, name: str | None = None) -> Tensor:
+def tensor_scatter_nd_max(
+    tensor: Any, indices: Any, updates: Any, bad_indices_policy: str = "", name: str | None = None
+) -> Tensor:
     """The tensor, raised to the updates at rows of positions. Arguments as for `tensor_scatter_nd_sub`.
 
     Equal maxima, that of the tensor among them, share the gradient evenly.
@@ -51,10 +56,12 @@ def tensor_scatter_nd_max(tensor: Any, indices: Any, updates: Any, name: str | N
     >>> print(tf.tensor_scatter_nd_max([1.0, 9.0], [[0], [1]], [5.0, 5.0]).numpy())
     [5. 9.]
     """
-    return _extreme(SCATTER_MAX, tensor, indices, updates, "tensor_scatter_nd_max")
+    return _extreme(SCATTER_MAX, tensor, indices, updates, bad_indices_policy, "tensor_scatter_nd_max")
 
 
-def tensor_scatter_nd_min(tensor: Any, indices: Any, updates: Any, name: str | None = None) -> Tensor:
+def tensor_scatter_nd_min(
+    tensor: Any, indices: Any, updates: Any, bad_indices_policy: str = "", name: str | None = None
+) -> Tensor:
     """The tensor, lowered to the updates at rows of positions. Arguments as for `tensor_scatter_nd_sub`.
 
     Equal minima, that of the tensor among them, share the gradient evenly.
@@ -66,10 +73,10 @@ def tensor_scatter_nd_min(tensor: Any, indices: Any, updates: Any, name: str | N
     >>> print(tf.tensor_scatter_nd_min([1.0, 9.0], [[0], [1]], [5.0, 5.0]).numpy())
     [1. 5.]
     """
-    return _extreme(SCATTER_MIN, tensor, indices, updates, "tensor_scatter_nd_min")
+    return _extreme(SCATTER_MIN, tensor, indices, updates, bad_indices_policy, "tensor_scatter_nd_min")
 
 
-def _extreme(op: Op, tensor: Any, indices: Any, updates: Any, name: str) -> Tensor:
+def _extreme(op: Op, tensor: Any, indices: Any, updates: Any, policy: str, name: str) -> Tensor:
     """The extremes of the tensor's own slices, each at its place, and the updates."""
     x, values = convert_all([tensor, updates])
     at, dims = convert(indices), x._aval.dims
@@ -78,8 +85,10 @@ def _extreme(op: Op, tensor: Any, indices: Any, updates: Any, name: str) -> Tens
     wanted = at._aval.dims[:-1] + inner
     if values._aval.dims != wanted:
         raise InvalidArgumentError(f"`{name}` wants updates of shape {shape_text(wanted)}, got {values.shape}.")
-    flat = flat_positions(at, dims[:depth], name)
+    ignore = ignores(policy, name)
+    flat = flat_positions(at, dims[:depth], name, ignore)
     k = flat._aval.size
     rows = concat([reshape(x, (count, *inner)), reshape(values, (k, *inner))], axis=0)
     where_to = concat([positions(np.arange(count)), reshape(flat, (k,))], axis=0)
-    return reshape(binary(op.bind(size=count, axis=0, batch_dims=0), rows, where_to), dims)
+    found = binary(op.bind(size=count + ignore, axis=0, batch_dims=0), rows, where_to)
+    return reshape(found[:count] if ignore else found, dims)

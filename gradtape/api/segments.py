@@ -275,6 +275,9 @@ def unsorted_segment_sum(data: Any, segment_ids: Any, num_segments: Any, name: s
 def unsorted_segment_mean(data: Any, segment_ids: Any, num_segments: Any, name: str | None = None) -> Tensor:
     """The means of the rows of each segment; 0 where there are none. Arguments as for `unsorted_segment_sum`.
 
+    Returns:
+      A tensor of shape (num_segments, ...); of integers a float64 one.
+
     Raises:
       InvalidArgumentError: ids that are too large, no integers, or of a shape that does not fit.
 
@@ -283,6 +286,8 @@ def unsorted_segment_mean(data: Any, segment_ids: Any, num_segments: Any, name: 
     [2. 0. 2.]
     """
     s = _unsorted(data, segment_ids, num_segments, "unsorted_segment_mean")
+    if s.rows._aval.dtype.is_integer:
+        s = s.of(cast(s.rows, float64))
     return s.divided(s.weights())
 
 

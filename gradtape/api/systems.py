@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import ml_dtypes
 
+from gradtape.api.arguments import number_matrices
 from gradtape.api.diagonals import adjoint as adjoint_of
 from gradtape.api.diagonals import diag, diag_part
 from gradtape.api.elementwise import cast, log, real
@@ -161,7 +162,9 @@ def pinv(a: Any, rcond: Any = None, validate_args: bool = False, name: str | Non
       The pseudo-inverses (..., n, m). Their gradient is that at a fixed rank.
 
     Raises:
-      InvalidArgumentError: fewer than two axes, or an `rcond` that is not one per matrix.
+      TypeError: another dtype.
+      ValueError: fewer than two axes.
+      InvalidArgumentError: an `rcond` that is not one per matrix.
 
     >>> import gradtape as tf
     >>> print(tf.linalg.pinv([[2.0, 0.0], [0.0, 0.0], [0.0, 0.0]]).numpy())
@@ -169,10 +172,11 @@ def pinv(a: Any, rcond: Any = None, validate_args: bool = False, name: str | Non
      [0.  0.  0. ]]
     """
     x = convert(a)
+    number_matrices(x, "pinv")
     dtype = x._aval.dtype
     if rcond is None:
-        size = max(x._aval.dims[-2:], default=0)
-        rcond = 10 * size * float(ml_dtypes.finfo(dtype.real_dtype.numpy_dtype).eps) if dtype.is_differentiable else 0
+        size = max(x._aval.dims[-2:])
+        rcond = 10 * size * float(ml_dtypes.finfo(dtype.real_dtype.numpy_dtype).eps)
     return binary(matrix_functions.PINV.bind(), x, cast(operand(rcond, dtype), dtype))
 
 

@@ -114,7 +114,7 @@ def gelu(features: Any, approximate: bool = False, name: str | None = None) -> T
       A tensor of the same shape and dtype.
 
     Raises:
-      InvalidArgumentError: for another dtype.
+      ValueError: for another dtype.
 
     In double precision the √½ in Φ(x) = (1 + erf(√½ x)) / 2 is TensorFlow's, which is rounded to single precision. That
     moves the result by 1.7e-7 of itself at x = -3.
@@ -126,6 +126,8 @@ def gelu(features: Any, approximate: bool = False, name: str | None = None) -> T
     [-0.1587  0.      1.9545]
     """
     x = convert(features)
+    if not x._aval.dtype.is_floating:
+        raise ValueError(f"`features.dtype` must be a floating point dtype, got {x.dtype.name}. Use `tf.cast`.")
     if approximate or x._aval.dtype is not float64:
         return unary((GELU_TANH if approximate else f.GELU).bind(), x)
     return x * unary(f.NDTR.bind(), x * TENSORFLOW_ROOT)

@@ -282,7 +282,12 @@ COMPLEX = Complex(
     doc="x + iy from real and imaginary parts.",
 )
 CONJ = Pointwise(
-    "conj", "conj", accepts="fc", linear=((0,),), vjp=lambda node, g: [emit("conj", g)], doc="The complex conjugate."
+    "conj",
+    "conj",
+    accepts="fciu",
+    linear=((0,),),
+    vjp=lambda node, g: [emit("conj", g)],
+    doc="The complex conjugate.",
 )
 
 
@@ -294,8 +299,10 @@ def _imag_vjp(node: Node, g: Value) -> list[Value | None]:
     return [emit("complex", constant(0, g.aval.dtype), g) if node.inputs[0].aval.dtype.is_complex else None]
 
 
-REAL = Pointwise("real", "real", accepts="fc", result="real", linear=((0,),), vjp=_real_vjp, doc="The real part.")
-IMAG = Pointwise("imag", "imag", accepts="fc", result="real", linear=((0,),), vjp=_imag_vjp, doc="The imaginary part.")
+REAL = Pointwise("real", "real", accepts="fciu", result="real", linear=((0,),), vjp=_real_vjp, doc="The real part.")
+IMAG = Pointwise(
+    "imag", "imag", accepts="fciub", result="real", linear=((0,),), vjp=_imag_vjp, doc="The imaginary part."
+)
 
 
 def _complex_abs_vjp(node: Node, g: Value) -> list[Value | None]:

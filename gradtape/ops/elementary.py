@@ -11,6 +11,7 @@ from gradtape.ops.pointwise import Pointwise
 POSITIVE = (0.3, 3.0)
 UNIT = (-0.9, 0.9)
 FC = "fc"
+REAL_NUMBERS = "fiu"
 
 
 def _unary(
@@ -107,7 +108,9 @@ STEP = _unary(
     array=lambda xp, x: (x > 0).astype(x.dtype),
     avoid=(0.0,),
 )
-RELU = _unary("relu", lambda x: fn.maximum(x, 0), lambda out: fn.step(out), "max(x, 0).", avoid=(0.0,))
+RELU = _unary(
+    "relu", lambda x: fn.maximum(x, 0), lambda out: fn.step(out), "max(x, 0).", avoid=(0.0,), accepts=REAL_NUMBERS
+)
 RELU6 = _unary(
     "relu6",
     lambda x: fn.minimum(fn.maximum(x, 0), 6),
@@ -115,6 +118,7 @@ RELU6 = _unary(
     "min(max(x, 0), 6).",
     (-3.0, 9.0),
     avoid=(0.0, 6.0),
+    accepts=REAL_NUMBERS,
 )
 LEAKY_RELU = Pointwise(
     "leaky_relu",

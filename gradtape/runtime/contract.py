@@ -200,7 +200,7 @@ def _parsed(subscripts: str, operands: Sequence[Tensor]) -> tuple[list[str], str
     widths = [x.ndim - len(s.replace("...", "")) for s, x in zip(ins, operands, strict=True)]
     if any(w < 0 or (w and "..." not in s) for w, s in zip(widths, ins, strict=True)):
         shapes = ", ".join(shape_text(x._aval.shape) for x in operands)
-        raise ValueError(f"`einsum` subscripts `{subscripts}` do not fit operands of shapes {shapes}.")
+        raise InvalidArgumentError(f"`einsum` subscripts `{subscripts}` do not fit operands of shapes {shapes}.")
     free = [c for c in LETTERS if c not in subscripts]
     dots = "".join(free[: max(widths, default=0)])
     ins = [s.replace("...", dots[len(dots) - w :] if w else "") for s, w in zip(ins, widths, strict=True)]

@@ -14,7 +14,8 @@ from gradtape.runtime.state import quietly
 from gradtape.runtime.tensor import Tensor, from_array, wrap
 
 _PYTHON: dict[type, DType] = {bool: bool_, int: int32, float: float32, complex: complex128, str: string, bytes: string}
-_WIDENS = {"b": "b", "i": "iufc", "u": "iufc", "f": "fc", "c": "c", "s": "s"}  # which kinds a kind may become
+_WIDENS = {"b": "biufc", "i": "iufc", "u": "iufc", "f": "fc", "c": "c", "s": "s"}  # which kinds a kind may become
+_CASTS = {"i": "b", "u": "b", "f": "iub"}  # and which besides, for arrays whose dtype was asked for by name
 
 # Other floors register how their objects become tensors: variables, row-sparse gradients, ...
 converters: list[tuple[type, Callable[[Any], Tensor]]] = []
@@ -39,6 +40,23 @@ def convert(value: Any, dtype: DType | None = None) -> Tensor:
     if isinstance(value, list | tuple) and _holds_tensor(value):
         return _stacked(value, dtype)
     return _array(value, dtype)
+
+
+def requested(value: Any, dtype: DType | None) -> Tensor:
+    """A tensor of a dtype that was asked for by name: NumPy's arrays and numbers are cast to it, floats to integers
+    too. As the other operand of an op they are not, since what is lost there was not asked for.
+
+    Raises:
+      ValueError: a tensor of another dtype, or a ragged list.
+      TypeError: a value that the dtype cannot hold.
+    """
+    if (
+        dtype is not None
+        and isinstance(value, np.ndarray | np.generic)
+        and dtype.kind in _CASTS.get(value.dtype.kind, "")
+    ):
+        value = quietly(value.astype, dtype.numpy_dtype)
+    return convert(value, dtype)
 
 
 def _of_dtype(t: Tensor, dtype: DType | None) -> Tensor:

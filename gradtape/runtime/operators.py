@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gradtape.ir.dtypes import DType, bool_, float32, float64
+import numpy as np
+
+from gradtape.ir.dtypes import DType, bool_, float32, float64, wider
 from gradtape.ir.errors import InvalidArgumentError
 from gradtape.ops import arithmetic as a
 from gradtape.ops import bits
@@ -35,6 +37,8 @@ def operand(value: Any, dtype: DType) -> Tensor:
 def _left_to(other: Any, name: str, x: Tensor, refused: Exception) -> Any:
     """What an object that becomes no tensor makes of `x op other` itself, by its own `__rop__`; where there is no
     answer, the error that its conversion gave."""
+    if isinstance(other, np.ndarray | np.generic | list | tuple):
+        raise refused  # they would make lists of tensors of it
     method = getattr(type(other), f"__r{name}__", None)
     answer = NotImplemented if method is None else method(other, x)
     if answer is NotImplemented:
@@ -62,10 +66,28 @@ def _infix(op: Op, name: str) -> tuple[Callable[[Any, Any], Any], Callable[[Any,
 
 def true_divide(x: Tensor, y: Tensor) -> Tensor:
     """x / y; integers are divided as floats (float64, or float32 where they are of one or two bytes)."""
-    if x._aval.dtype.is_integer and x._aval.dtype is y._aval.dtype:
-        wide = a.CAST.bind(dtype=float32 if x._aval.dtype.size <= 2 else float64)
-        x, y = unary(wide, x), unary(wide, y)
-    return binary(_DIVIDE, x, y)
+    return binary(_DIVIDE, *as_quotient(x, y))
+
+
+def as_quotient(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """Both operands of a division as numbers that have fractions.
+
+    Raises:
+      TypeError: mixed dtypes, or bools.
+    """
+    dtype = x._aval.dtype
+    if dtype is not y._aval.dtype:
+        target = wider(dtype, y._aval.dtype)
+        raise TypeError(
+            f"`x` and `y` of a division must have the same dtype, got a {dtype.cname} and a {y._aval.dtype.cname} "
+            f"tensor. Convert operand {2 if target is dtype else 1} with `tf.cast(x, tf.{target.name})`."
+        )
+    if dtype.kind in "bs":
+        raise TypeError(f"A division does not take {dtype.cname} tensors; it takes numbers. Use `tf.cast`.")
+    if dtype.is_integer:
+        wide = a.CAST.bind(dtype=float32 if dtype.size <= 2 else float64)
+        return unary(wide, x), unary(wide, y)
+    return x, y
 
 
 _DIVIDE = a.DIVIDE.bind()

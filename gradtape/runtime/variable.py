@@ -76,7 +76,7 @@ class Variable(Operators):
         if initial_value is None:
             raise ValueError("A Variable needs an `initial_value`: a tensor, an array, a number or a callable.")
         value = initial_value() if callable(initial_value) else initial_value
-        tensor = convert(value, conversion.as_optional_dtype(dtype))
+        tensor = conversion.requested(value, conversion.as_optional_dtype(dtype))
         if shape is not None and not TensorShape(shape).is_compatible_with(tensor.shape):
             raise ValueError(
                 f"The initial value's shape {tensor.shape} is not compatible with shape {TensorShape(shape)}."

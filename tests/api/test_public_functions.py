@@ -91,20 +91,20 @@ ensure_shape x shape name
 equal x y name
 expand_dims input axis name
 eye num_rows num_columns batch_shape dtype name
-fill dims value name
+fill dims value name layout
 gather params indices validate_indices axis batch_dims name
-gather_nd params indices batch_dims name
+gather_nd params indices batch_dims name bad_indices_policy
 grad_pass_through f
 identity input name
 linspace start stop num name axis
 logical_not x name
 logical_and x y name
-matmul a b transpose_a transpose_b adjoint_a adjoint_b a_is_sparse b_is_sparse output_type
+matmul a b transpose_a transpose_b adjoint_a adjoint_b a_is_sparse b_is_sparse output_type grad_a grad_b name
 maximum x y name
 norm tensor ord axis keepdims name
 one_hot indices depth on_value off_value axis dtype name
-ones shape dtype name
-ones_like input dtype name
+ones shape dtype name layout
+ones_like input dtype name layout
 pad tensor paddings mode constant_values name
 pow x y name
 range start limit delta dtype name
@@ -119,7 +119,7 @@ reshape tensor shape name
 reverse tensor axis name
 roll input shift axis name
 round x name
-scatter_nd indices updates shape name
+scatter_nd indices updates shape bad_indices_policy name
 shape input out_type name
 size input out_type name
 slice input_ begin size name
@@ -128,15 +128,18 @@ squeeze input axis name
 stack values axis name
 stop_gradient input name
 strided_slice input_ begin end strides begin_mask end_mask ellipsis_mask new_axis_mask shrink_axis_mask var name
-tensor_scatter_nd_add tensor indices updates name
+tensor_scatter_nd_add tensor indices updates bad_indices_policy name
 tensor_scatter_nd_update tensor indices updates name
 tensordot a b axes name
 tile input multiples name
 transpose a perm conjugate name
 unstack value num axis name
 where condition x y name
-zeros shape dtype name
-zeros_like input dtype name
+zeros shape dtype name layout
+zeros_like input dtype name layout
+linalg.diag diagonal name k num_rows num_cols padding_value align
+linalg.diag_part input name k padding_value align
+linalg.set_diag input diagonal name k align
 math.atan2 y x name
 math.cumprod x axis exclusive reverse name
 math.divide_no_nan x y name
@@ -156,7 +159,7 @@ nn.dropout x rate noise_shape seed name
 nn.elu features name
 nn.embedding_lookup params ids max_norm name
 nn.l2_loss t name
-nn.l2_normalize x axis epsilon name
+nn.l2_normalize x axis epsilon name dim
 nn.leaky_relu features alpha name
 nn.log_softmax logits axis name
 nn.max_pool2d input ksize strides padding data_format name
@@ -192,7 +195,10 @@ def test_parameters_are_tensorflows(line: str) -> None:
 
 DEFAULTS: dict[str, dict[str, object]] = {
     "cumsum": {"axis": 0, "exclusive": False, "reverse": False},
-    "norm": {"ord": "euclidean", "axis": None},
+    "norm": {"ord": "euclidean", "axis": None, "keepdims": None},
+    "linalg.diag": {"k": 0, "num_rows": -1, "num_cols": -1, "padding_value": 0, "align": "RIGHT_LEFT"},
+    "shape": {"out_type": None},
+    "scatter_nd": {"bad_indices_policy": ""},
     "one_hot": {"on_value": None, "off_value": None, "axis": None, "dtype": None},
     "pad": {"mode": "CONSTANT", "constant_values": 0},
     "range": {"limit": None, "delta": 1},

@@ -64,7 +64,7 @@ def test_cumulative_logsumexp(reverse: bool) -> None:
         np.testing.assert_allclose(got, by_loops(logsumexp, X, axis, False, reverse), rtol=1e-12)
         assert_derivatives(lambda x, k=axis: tf.math.cumulative_logsumexp(x, k, reverse=reverse), X[:, :3])
     last = tf.math.cumulative_logsumexp(X, 1, exclusive=True, reverse=reverse)
-    assert float(last[0, -1 if reverse else 0]) == tf.float64.min
+    assert float(last[0, -1 if reverse else 0]) == -np.inf
     np.testing.assert_allclose(
         last[:, :-1] if reverse else last[:, 1:],
         tf.math.cumulative_logsumexp(X, 1, reverse=reverse)[:, 1:]

@@ -51,7 +51,7 @@ def test_what_becomes_a_tensor_is_taken_as_one(c: Call) -> None:
 @pytest.mark.parametrize("c", [c for c in TABLE if c.real and "dtype" not in c.options], ids=str)
 def test_other_floating_dtypes_stay_what_they_are(c: Call, dtype: str) -> None:
     if dtype != "float32" and c.name in FLOAT32_AND_64_ONLY:
-        with pytest.raises(tf.errors.InvalidArgumentError, match=r"half|bfloat16|float"):
+        with pytest.raises(TypeError, match=r"float16|bfloat16"):
             c.run([tf.constant(a, dtype) if is_real(a) else a for a in c.operands])
         return
     wide = flat(c.run([tf.constant(a) if isinstance(a, np.ndarray) else a for a in c.operands]))

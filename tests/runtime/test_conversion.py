@@ -83,9 +83,10 @@ def test_what_a_float_cannot_hold_is_infinite() -> None:
 REFUSED: list[tuple[Any, Any, str]] = [
     (1.5, "int32", r"1\.5.*int32"),
     ([1.5, 2.0], "int32", r"1\.5.*int32"),
-    (np.ones(2), "int64", "int64"),
     (1, "bool", "bool"),
-    (True, "int32", "True.*int32"),
+    (True, "string", "True.*string"),
+    (np.array([1j]), "float32", "float32"),
+    (np.array([1.0]), "string", "string"),
     (1j, "float32", "float32"),
     ("a", "float32", "'a'.*float32"),
     (1, "string", "string"),
@@ -200,3 +201,29 @@ def test_dtypes_by_every_name() -> None:
     assert (tf.as_dtype(float), tf.as_dtype(int), tf.as_dtype(bool)) == (tf.float32, tf.int32, tf.bool)
     with pytest.raises(TypeError, match=r"'no such'.*Known dtypes"):
         tf.zeros([1], "no such")
+
+
+CAST: list[tuple[Any, Any, Any]] = [
+    (True, "int32", 1),
+    (True, "float32", 1.0),
+    ([True, False], "float64", [1.0, 0.0]),
+    (np.array([True, False]), "float16", [1.0, 0.0]),
+    (np.array([2.7, -2.7]), "int32", [2, -2]),
+    (np.float32(2.7), "uint8", 2),
+    (np.array([2, 0]), "bool", [True, False]),
+    (np.array([0.5, 0.0]), "bool", [True, False]),
+]
+
+
+@pytest.mark.parametrize(("value", "dtype", "want"), CAST, ids=repr)
+def test_what_is_cast_where_the_dtype_was_asked_for(value: Any, dtype: str, want: Any) -> None:
+    for made in (tf.constant, tf.convert_to_tensor, tf.Variable):
+        got = made(value, dtype=dtype)
+        assert (got.dtype, got.numpy().tolist()) == (dtype, want)
+
+
+def test_fractions_are_not_cut_off_unasked() -> None:
+    with pytest.raises(TypeError, match="int32"):
+        tf.Variable([1, 2]).assign(np.array([1.5, 2.5]))
+    with pytest.raises(TypeError, match="int32"):
+        tf.concat([tf.constant([1]), np.array([1.5])], axis=0)
