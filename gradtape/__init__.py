@@ -217,6 +217,7 @@ from gradtape.ir.dtypes import (
 from gradtape.ir.dtypes import bool_ as bool
 from gradtape.ir.dtypes import float16 as half
 from gradtape.ir.dtypes import float64 as double
+from gradtape.ir.errors import NotVectorizable
 from gradtape.ir.shapes import TensorShape
 from gradtape.jacobians import BatchDependenceWarning
 from gradtape.module import Module
@@ -239,6 +240,7 @@ __all__ = [
     "Jacobian",
     "JacobianPlan",
     "Module",
+    "NotVectorizable",
     "Tensor",
     "TensorShape",
     "TensorSpec",

@@ -25,6 +25,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from gradtape.ir.dtypes import DType, complex128, float64  # noqa: E402
+from gradtape.ir.errors import NotVectorizable  # noqa: E402
 from gradtape.ir.graph import Graph, Node, Value, order  # noqa: E402
 from gradtape.ops.op import Op  # noqa: E402
 from gradtape.ops.opaque import Opaque  # noqa: E402
@@ -36,7 +37,7 @@ from gradtape.transforms.rows.letters import whole  # noqa: E402
 from gradtape.transforms.rows.loops import core_positions  # noqa: E402
 from gradtape.transforms.rows.products import nonzeros  # noqa: E402
 from gradtape.transforms.rows.terms import Factor, Rows, Term, normal, rows_of  # noqa: E402
-from gradtape.transforms.vectorize import NotVectorizable, vectorize  # noqa: E402
+from gradtape.transforms.vectorize import vectorize  # noqa: E402
 from tests.op_table.cases import CASES, OPS, Case  # noqa: E402
 from tests.op_table.running import compiled  # noqa: E402
 from tests.op_table.test_derivatives import flows  # noqa: E402

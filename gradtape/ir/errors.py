@@ -19,6 +19,17 @@ class UnimplementedError(OpError):
     """The operation exists but not for these arguments."""
 
 
+class NotVectorizable(UnimplementedError):
+    """An op that cannot run for all rows at once, or all slices of a map; `op` is its name."""
+
+    def __init__(self, op: str, why: str) -> None:
+        super().__init__(
+            f"`{op}` cannot run for all rows at once: {why} Let them run one after the other: `tf.map_fn` in place of "
+            "`tf.vectorized_map`, `experimental_use_pfor=False` for Jacobians."
+        )
+        self.op = op
+
+
 class ResourceExhaustedError(OpError):
     """Memory ran out; the message says how much was asked for and how much was there."""
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from gradtape.ir.aval import aval
 from gradtape.ir.dtypes import float32
+from gradtape.ir.errors import NotVectorizable
 from gradtape.ir.graph import Graph, Value, order
 from gradtape.ops.comparison import SELECT
 from gradtape.ops.layout import CONCAT, RESHAPE, TRANSPOSE
@@ -239,16 +240,20 @@ def _masked(recorder: Recorder, target: Tensor, source: int, batch: Batch, resul
 
 
 def _reach(end: TrieNode, target: int, source: int, batch: Batch) -> Any:
-    """The structure of the rows without their numbers: where an entry can be other than zero."""
+    """The structure of the rows without their numbers: where an entry can be other than zero. Nothing is known of that
+    through a rule that is Python, or an op that knows no rows."""
     backward = Backward(Path(end, {}), target, (source,))
     (pulled,) = backward.pulled
     if backward.rules or pulled is None:
         return RowsProgram([], None, [])
     y, given = backward.y, backward.given
-    if batch is None:
-        b, v = vectorized_rows(pulled, backward.cotangent, seed(y.aval.dims, y.aval.dtype), given)
-    else:
-        b, v = _batch_rows(pulled, y, backward.cotangent, given, batch)
+    try:
+        if batch is None:
+            b, v = vectorized_rows(pulled, backward.cotangent, seed(y.aval.dims, y.aval.dtype), given)
+        else:
+            b, v = _batch_rows(pulled, y, backward.cotangent, given, batch)
+    except NotVectorizable:
+        return RowsProgram([], None, [])
     places = Rows(tuple(Term((), t.rows, t.own) for t in v.terms), v.rows, v.shape, float32)
     return _of_graphs(backward, [b.emit("not_equal", dense(b, places), b.constant(0, float32))])
 

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 import gradtape as tf
+from gradtape.ops.contraction import Contraction
+from gradtape.transforms.vectorize import RULES
 from tests.jacobian.programs import KERNEL, W35, layer_norm, normal
 
 X = normal(4, 3)
@@ -251,3 +253,22 @@ def test_outer_products_of_a_value_with_itself(name: str) -> None:
     np.testing.assert_allclose(found.numpy(), each.numpy(), 1e-12)
     np.testing.assert_allclose(tape.gradient(found, x).numpy(), tape.gradient(each, x).numpy(), 1e-12)
     np.testing.assert_allclose(tape.jacobian(found, x).numpy(), tape.jacobian(each, x).numpy(), 1e-12)
+
+
+# ------------------------------------------------------------------ what cannot run for all rows at once
+
+
+def test_an_op_without_a_rule_is_named_with_the_way_out(monkeypatch: Any) -> None:
+    monkeypatch.delitem(RULES, Contraction)
+    x = tf.constant(X)
+    with pytest.raises(tf.NotVectorizable, match=r"`contract` cannot run for all rows at once.*`tf\.map_fn`") as found:
+        tf.vectorized_map(lambda r: tf.tensordot(r, r * 1.5, 1), x)
+    assert isinstance(found.value, tf.errors.UnimplementedError)
+    assert found.value.op == "contract"
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch(x)
+        y = tf.matmul(x, W35) + 0.125
+    with pytest.raises(tf.NotVectorizable, match="`experimental_use_pfor=False`"):
+        tape.jacobian(y, x)
+    assert tape.jacobian(y, x, experimental_use_pfor=False).shape == (4, 5, 4, 3)
+    assert tf.map_fn(lambda r: tf.tensordot(r, r * 1.5, 1), x).shape == (4,)

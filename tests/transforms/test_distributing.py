@@ -10,10 +10,10 @@ from gradtape.ir.dtypes import float64
 from gradtape.ir.graph import order
 from gradtape.transforms.cost import multiply_adds
 from gradtape.transforms.rows import moves
+from gradtape.transforms.rows.arithmetic import contracted
 from gradtape.transforms.rows.leaving import dense
 from gradtape.transforms.rows.letters import Letter, pair
 from gradtape.transforms.rows.terms import Factor, Rows, Term
-from gradtape.transforms.vectorize import contracted
 from tests.jacobian.programs import Program, normal, tape_of
 from tests.transforms.row_bench import Bench
 

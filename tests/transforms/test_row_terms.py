@@ -9,11 +9,12 @@ from gradtape.ir.dtypes import float64
 from gradtape.ir.graph import Value
 from gradtape.ir.index import Index
 from gradtape.transforms.rows import moves, products
+from gradtape.transforms.rows.arithmetic import contracted
 from gradtape.transforms.rows.entering import lifted
 from gradtape.transforms.rows.letters import Letter, pair
 from gradtape.transforms.rows.sums import MAX_TERMS, added, settled, stored
 from gradtape.transforms.rows.terms import Factor, Rows, Term, seed
-from gradtape.transforms.vectorize import contracted, swapped
+from gradtape.transforms.vectorize import swapped
 from tests.transforms.row_bench import Bench
 
 
