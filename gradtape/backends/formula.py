@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from gradtape.backends.blocks import BLOCK, Functions, compile_blocks, kind_of
 from gradtape.ir.expr import Expr, walk
 from gradtape.ops.op import lookup
 from gradtape.ops.pointwise import Pointwise
 
-BLOCK = 16384  # elements: temporaries of a block stay in the second-level cache
 HALF = frozenset(np.dtype(t) for t in ("float16", "bfloat16"))
 
 Lower = Callable[[Any], Callable[..., Any]]
@@ -21,7 +21,18 @@ def compile_formula(name: str, operands: Sequence[str], formula: Expr, lower: Lo
     """A NumPy function of arrays for a formula. `lower` gives the function of a step."""
     whole = _straight_line(name, operands, formula, lower)
     # One step has no temporaries that blocks would keep in the cache.
-    single = sum(e.op not in ("symbol", "number") for e in set(walk(formula))) == 1
+    order = list(walk(formula))
+    single = sum(e.op not in ("symbol", "number") for e in set(order)) == 1
+    blocks: dict[Any, Callable[..., Any]] = {}
+
+    def in_blocks(arrays: Sequence[Any], first: Any) -> Any:
+        n = first.size
+        kinds = tuple([kind_of(a, n) for a in arrays])
+        function = blocks.get(kinds)
+        if function is None:
+            function = blocks[kinds] = compile_blocks(name, operands, order, _functions(name, order, lower), kinds)
+        flat = function(n, *[a.reshape(-1) if a.size == n else a.reshape(())[()] for a in arrays])
+        return flat.reshape(np.broadcast_shapes(first.shape, *[a.shape for a in arrays]))
 
     def run(*arrays: Any) -> Any:
         first = arrays[-1]
@@ -29,7 +40,7 @@ def compile_formula(name: str, operands: Sequence[str], formula: Expr, lower: Lo
             wide = run(*[a.astype(np.float32) if a.dtype in HALF else a for a in arrays])
             return wide.astype(first.dtype) if wide.dtype == np.float32 else wide
         if not single and first.size > BLOCK and all(a.size == 1 or _flat(a, first) for a in arrays):
-            return _in_blocks(whole, arrays, first)
+            return in_blocks(arrays, first)
         return whole(*arrays)
 
     return run
@@ -39,21 +50,23 @@ def _flat(a: Any, first: Any) -> bool:
     return bool(a.shape == first.shape and a.flags.c_contiguous)
 
 
-def _in_blocks(whole: Callable[..., Any], arrays: Sequence[Any], first: Any) -> Any:
-    flat = [a if a.size == 1 else a.reshape(-1) for a in arrays]
-    out = None
-    # Of wide elements half as many: arrays from 128 KiB on get fresh pages from the system each time.
-    length = BLOCK if first.dtype.itemsize <= 4 else BLOCK // 2
-    for start in range(0, first.size, length):
-        stop = min(start + length, first.size)
-        part = whole(*[a if a.size == 1 else a[start:stop] for a in flat])
-        if out is None:
-            out = np.empty(first.size, part.dtype)
-        out[start:stop] = part
-    if out is None:
-        raise AssertionError("an array longer than a block has a first block")
-    shape = np.broadcast_shapes(first.shape, *[a.shape for a in arrays])
-    return out.reshape(shape)
+def _functions(name: str, order: Sequence[Expr], lower: Lower) -> Functions:
+    """The functions of a formula's ops."""
+    found: Functions = {}
+    for e in order:
+        if e.op not in ("symbol", "number"):
+            function = lower(_pointwise(name, e).bind())
+            ufunc = getattr(np, _pointwise(name, e).ufunc or "", None)
+            writes = isinstance(ufunc, np.ufunc)
+            found[e.op] = (ufunc if writes else function, writes)
+    return found
+
+
+def _pointwise(name: str, e: Expr) -> Pointwise:
+    op = lookup(e.op)
+    if not isinstance(op, Pointwise):
+        raise TypeError(f"The formula of `{name}` uses `{e.op}`, which is not pointwise.")
+    return op
 
 
 def _straight_line(name: str, operands: Sequence[str], formula: Expr, lower: Lower) -> Callable[..., Any]:
@@ -69,10 +82,7 @@ def _straight_line(name: str, operands: Sequence[str], formula: Expr, lower: Low
         elif e.op == "number":
             names[e] = f"float({str(e.leaf)!r})" if isinstance(e.leaf, float) else repr(e.leaf)
         else:
-            op = lookup(e.op)
-            if not isinstance(op, Pointwise):
-                raise TypeError(f"The formula of `{name}` uses `{e.op}`, which is not pointwise.")
-            env[f"_{e.op}"] = lower(op.bind())
+            env[f"_{e.op}"] = lower(_pointwise(name, e).bind())
             names[e] = f"t{len(lines)}"
             lines.append(f"    {names[e]} = _{e.op}({', '.join(names[a] for a in e.args)})")
     source = "\n".join([f"def {name}({', '.join(operands)}):", *lines, f"    return {names[formula]}"])

@@ -85,8 +85,8 @@ ATAN2 = Pointwise(
 
 
 def _sigmoid(x: Expr) -> Any:
-    small = fn.exp(-fn.abs(x))  # never overflows
-    return fn.select(x >= 0, 1, small) / (1 + small)
+    small = fn.exp(-fn.abs(x))  # never overflows, and never more than 1
+    return fn.maximum(fn.step(x), small) / (1 + small)
 
 
 SIGMOID = _unary("sigmoid", _sigmoid, lambda out: out * (1 - out), "1 / (1 + exp(-x)), without overflow.")
