@@ -47,7 +47,7 @@ def magnitude(x: Number) -> Number:
 
 def sign(x: Number) -> Number:
     """-1, 0 or 1; NaN of NaN."""
-    one = select(x > 0, x.like(1), select(x < 0, -1, 0))
+    one = select(x > 0, x.like(1), select(x < 0, x.like(-1), 0))
     return one if x.kind == "i" else select(x != x, x, one)
 
 

@@ -164,7 +164,8 @@ WITHOUT: dict[str, str] = {
     "right_shift": "integers of all widths: the array library",
 }
 
-_EXTRA: dict[str, Form] = {
+# Functions that are no ops.
+BESIDE: dict[str, Form] = {
     "is_beyond": Form(angles.is_beyond, result="bool"),
     **{f"{name}_anywhere": form for name, form in ANYWHERE.items()},
 }
@@ -180,11 +181,11 @@ def version() -> str:
 @functools.cache
 def functions() -> dict[str, Any]:
     """All ops as Numba's intrinsic functions: the names for the text of a loop that is not a file."""
-    return {name: _intrinsic(name, form) for name, form in {**FORMS, **_EXTRA}.items()}
+    return {name: _intrinsic(name, form) for name, form in {**FORMS, **BESIDE}.items()}
 
 
 def __getattr__(name: str) -> Any:
-    if name not in FORMS and name not in _EXTRA:
+    if name not in FORMS and name not in BESIDE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return functions()[name]
 

@@ -92,11 +92,6 @@ def _sinh(z: Any) -> Any:
     return (mp.sinh(x) / x - 1) / z if z > TINY else mp.mpf(1) / 6
 
 
-def _tanh(z: Any) -> Any:
-    x = mp.sqrt(z)
-    return (mp.tanh(x) / x - 1) / z if z > TINY else -mp.mpf(1) / 3
-
-
 def _erf(z: Any) -> Any:
     x = mp.sqrt(z)
     return mp.erf(x) / x - 1 if z > TINY else 2 / mp.sqrt(mp.pi) - 1
@@ -105,13 +100,21 @@ def _erf(z: Any) -> Any:
 ERFC_CENTRE = 2  # of the variable (a - 2)/(a + 2)
 
 
-def moebius(a: Any) -> Any:
-    return (mp.mpf(a) - ERFC_CENTRE) / (mp.mpf(a) + ERFC_CENTRE)
+def moebius(a: Any, centre: int) -> Any:
+    return (mp.mpf(a) - centre) / (mp.mpf(a) + centre)
 
 
 def _scaled_erfc(t: Any) -> Any:
     a = ERFC_CENTRE * (1 + t) / (1 - t)
     return mp.exp(a * a) * mp.erfc(a) * (a + ERFC_CENTRE)
+
+
+NORMAL_CENTRE = 3
+
+
+def _scaled_normal_tail(t: Any) -> Any:
+    a = NORMAL_CENTRE * (1 + t) / (1 - t)
+    return mp.exp(a * a / 2) * mp.erfc(a / mp.sqrt(2)) / 2 * (a + NORMAL_CENTRE)
 
 
 HALF_LOG_2 = mp.log(2) / 2 + mp.mpf("0.0005")  # and what the rounding of a quotient adds
@@ -164,17 +167,25 @@ FITS = [
     ),
     Fit("ATAN", "(atan(a)/a - 1)/z in z = a² on 0 <= a <= 1", _atan, 0, 1, mp.mpf("1.3")),
     Fit("ASIN", "(asin(s)/s - 1)/z in z = s² on 0 <= s <= ½", _asin, 0, mp.mpf("0.25"), mp.mpf("0.25")),
-    Fit("TANH", "(tanh(x)/x - 1)/z in z = x² on 0 <= x <= 0.6", _tanh, 0, mp.mpf("0.36"), mp.mpf("0.4")),
     Fit("SINH", "(sinh(x)/x - 1)/z in z = x² on 0 <= x <= 1", _sinh, 0, 1, 1),
     Fit("ERF", "erf(x)/x - 1 in x² on |x| <= 1", _erf, 0, 1, 1),
     Fit(
         "ERFC",
         f"exp(a²) erfc(a) (a + {ERFC_CENTRE}) in (a - {ERFC_CENTRE})/(a + {ERFC_CENTRE}), from ½ to where erfc(a) is 0",
         _scaled_erfc,
-        moebius("0.49"),
-        {"single": moebius("10.3"), "double": moebius("27.7")},
+        moebius("0.49", ERFC_CENTRE),
+        {"single": moebius("10.3", ERFC_CENTRE), "double": moebius("27.7", ERFC_CENTRE)},
         None,
         {"single": -26, "double": -57},
+    ),
+    Fit(
+        "NORMAL",
+        f"exp(a²/2) P(X > a) (a + {NORMAL_CENTRE}) in (a - {NORMAL_CENTRE})/(a + {NORMAL_CENTRE}), from 0.7 on",
+        _scaled_normal_tail,
+        moebius("0.7", NORMAL_CENTRE),
+        {"single": moebius("14.6", NORMAL_CENTRE), "double": moebius("39.1", NORMAL_CENTRE)},
+        None,
+        {"single": -26, "double": -56},
     ),
 ]
 
