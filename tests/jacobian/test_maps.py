@@ -228,11 +228,6 @@ def test_slices_that_are_not_there(mapped: Any) -> None:
     assert found["sum"].shape == (0,) and found["flag"].shape == (0, 2) and found["flag"].dtype == tf.bool
 
 
-def test_a_function_that_returns_nothing() -> None:
-    with pytest.raises(ValueError, match="None"):
-        tf.vectorized_map(lambda r: None, tf.constant(X))
-
-
 OUTER: dict[str, Any] = {
     "vectors": lambda a: tf.einsum("i,j->ij", a, a),
     "three vectors": lambda a: tf.einsum("i,j,k->ijk", a, a, a),
@@ -253,6 +248,51 @@ def test_outer_products_of_a_value_with_itself(name: str) -> None:
     np.testing.assert_allclose(found.numpy(), each.numpy(), 1e-12)
     np.testing.assert_allclose(tape.gradient(found, x).numpy(), tape.gradient(each, x).numpy(), 1e-12)
     np.testing.assert_allclose(tape.jacobian(found, x).numpy(), tape.jacobian(each, x).numpy(), 1e-12)
+
+
+# ------------------------------------------------------------------ results that are no tensors; signatures
+
+V = np.array([1.0, 2.0, 3.0], np.float32)
+
+
+def test_none_among_the_results_stays() -> None:
+    assert tf.vectorized_map(lambda e: None, tf.constant(V)) is None
+    first, nothing = tf.vectorized_map(lambda e: (e * 2.0, None), tf.constant(V))
+    assert nothing is None
+    np.testing.assert_array_equal(first.numpy(), 2 * V)
+
+
+def test_numbers_take_the_dtype_of_the_elements_or_of_the_signature() -> None:
+    v = tf.constant(V)
+    for size in (3, 0):
+        assert tf.map_fn(lambda e: 1, v[:size]).dtype == tf.float32
+        assert tf.map_fn(lambda e: 1, v[:size], fn_output_signature=tf.int64).dtype == tf.int64
+        assert tf.map_fn(lambda e: 1, v[:size], dtype=tf.int64).dtype == tf.int64
+        spec = tf.TensorSpec([], tf.float64)
+        assert tf.map_fn(lambda e: 1, v[:size], fn_output_signature=spec).dtype == tf.float64
+        a, b = tf.map_fn(lambda e: [e, 1], v[:size], fn_output_signature=[tf.float32, tf.int32])
+        assert (a.dtype, b.dtype, a.shape, b.shape) == (tf.float32, tf.int32, (size,), (size,))
+    assert tf.map_fn(lambda e: e > 1, v).dtype == tf.bool  # no signature: a tensor may be anything
+
+
+def test_results_that_are_not_what_the_signature_says() -> None:
+    v = tf.constant(V)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="float tensor where `fn_output_signature` says int64"):
+        tf.map_fn(lambda e: e, v, fn_output_signature=tf.int64)
+    with pytest.raises(ValueError, match="another structure"):
+        tf.map_fn(lambda e: (e, e), v, fn_output_signature=tf.float32)
+
+
+def test_running_combinations_of_nothing() -> None:
+    none = tf.zeros([0])
+    assert tf.scan(lambda a, e: a + e, none, initializer=1.0).shape == (0,)
+    s, t = tf.scan(lambda a, e: a, none, initializer=(1.0, tf.ones([2])))
+    assert (s.shape, t.shape) == ((0,), (0, 2))
+    for fold in (tf.foldl, tf.foldr):
+        assert float(fold(lambda a, e: a + e, none, initializer=1.5)) == 1.5
+        assert isinstance(fold(lambda a, e: a + e, none, initializer=1.5), tf.Tensor)
+        with pytest.raises(ValueError, match="wants an `initializer`"):
+            fold(lambda a, e: a + e, none)
 
 
 # ------------------------------------------------------------------ what cannot run for all rows at once
