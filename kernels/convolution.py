@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from gradtape.kernels import depthwise
+from gradtape.kernels.loops import share
 from gradtape.kernels.memory import empty
+from gradtape.kernels.products import images_at_once, product
 from gradtape.kernels.windows import add, are_lines, tables
 
 BLOCK = 1 << 21  # bytes of patches at a time
@@ -32,8 +34,14 @@ def convolve(x: Any, k: Any, window: Sizes, strides: Sizes, dilations: Sizes, lo
     grid = _Grid(x.shape[1:-2], window, strides, dilations, low, high)
     out = empty((len(x), *grid.counts, groups, results), x.dtype)
     weights = grid.kernel_first(k).reshape(groups, -1, results)
-    for part, patches in grid.matrices(x):
-        np.matmul(patches, weights, out=_rows(out[part]))
+    unit = images_at_once(math.prod(grid.counts), *weights.shape[1:])
+
+    def run(first: int, last: int) -> None:
+        some = slice(first * unit, last * unit) if unit else slice(None)
+        for (images, line), patches in grid.matrices(x[some], unit):
+            product(patches, weights, _rows(out[some][images, line]), grid.lying(line))
+
+    _shared(len(x), unit, out.size * weights.shape[1] // results, run)
     return out
 
 
@@ -60,24 +68,39 @@ def convolve_input(
     grid = _Grid(shape, window, strides, dilations, low, high)
     g = np.ascontiguousarray(g)
     weights = grid.kernel_first(k).reshape(groups, -1, results)
-    lines = are_lines(groups, channels, strides)
-    places = grid.places
+    turned = np.ascontiguousarray(weights.transpose(0, 2, 1))
+    lines, rows = are_lines(groups, channels, strides), math.prod(grid.counts)
     out = empty((len(g), *shape, groups, channels), g.dtype)
-    out[...] = 0
-    scratch = empty((0,), g.dtype)
-    for images, cuts in grid.parts(len(g), groups * channels * g.itemsize):
-        target = out[images]
-        for line in cuts:
-            a, b = _rows(g[images, line]), weights.transpose(0, 2, 1)
-            if lines:
-                a, b = weights, a.transpose(0, 2, 1)
-            sizes = (groups, a.shape[1], b.shape[2])
-            if scratch.size < math.prod(sizes):
-                scratch = empty((math.prod(sizes),), g.dtype)
-            patches = np.matmul(a, b, out=scratch[: math.prod(sizes)].reshape(sizes))
-            if not add(patches, target, window, (places[0][line], *places[1:]), strides, dilations):
-                grid.add(target, patches.transpose(0, 2, 1) if lines else patches, line)
+    unit = images_at_once(rows, results, weights.shape[1])
+
+    def run(first: int, last: int) -> None:
+        some = slice(first * unit, last * unit) if unit else slice(None)
+        given, target = g[some], out[some]
+        target[...] = 0
+        scratch = empty((0,), g.dtype)
+        for images, cuts in grid.parts(len(given), groups * channels * g.itemsize, unit):
+            for line in cuts:
+                cotangents = _rows(given[images, line])
+                sizes = (groups, cotangents.shape[1], weights.shape[1])
+                if scratch.size < math.prod(sizes):
+                    scratch = empty((math.prod(sizes),), g.dtype)
+                flat = scratch[: math.prod(sizes)]
+                patches = flat.reshape(groups, *sizes[:0:-1]).transpose(0, 2, 1) if lines else flat.reshape(sizes)
+                product(cotangents, turned, patches, grid.lying(line))
+                places = (grid.places[0][line], *grid.places[1:])
+                if not add(flat, target[images], window, places, strides, dilations):
+                    grid.add(target[images], patches, line)
+
+    _shared(len(g), unit, len(g) * rows * groups * weights.shape[1], run)
     return out
+
+
+def _shared(images: int, unit: int, work: int, run: Callable[[int, int], None]) -> None:
+    """`run` for images in units; where BLAS has threads of its own, which would wait for each other, in one thread."""
+    if unit:
+        share(-(-images // unit), work, run)
+    else:
+        run(0, images)
 
 
 def _rows(block: Any) -> Any:
@@ -102,24 +125,27 @@ class _Grid:
         """A kernel with its groups in front: (groups, *window, channels, results)."""
         return np.ascontiguousarray(np.moveaxis(k, -2, 0))
 
-    def parts(self, n: int, item: int) -> Iterator[tuple[slice, list[slice]]]:
-        """Images, and lines of windows in them, whose patches fill a block; `item`: bytes of a window's element."""
+    def parts(self, n: int, item: int, unit: int = 1) -> Iterator[tuple[slice, list[slice]]]:
+        """Images, some units of them, and lines of windows in them, whose patches fill a block; `item`: bytes of a
+        window's element."""
         line = max(1, math.prod(self.counts[1:]) * math.prod(self.window) * item)
         image = line * self.counts[0]
         if 0 in self.counts:
             return
-        images, lines = max(1, BLOCK // image), self.counts[0] if image <= BLOCK else max(1, BLOCK // line)
+        unit, images, lines = max(1, unit), 1, max(1, BLOCK // line)
+        if image <= BLOCK:
+            images, lines = max(unit, BLOCK // image // unit * unit), self.counts[0]
         cuts = [slice(r, min(r + lines, self.counts[0])) for r in range(0, self.counts[0], lines)]
         for first in range(0, n, images):
             yield slice(first, min(first + images, n)), cuts
 
-    def matrices(self, x: Any) -> Iterator[tuple[Part, Any]]:
+    def matrices(self, x: Any, unit: int = 1) -> Iterator[tuple[Part, Any]]:
         """Patches as stacks of matrices, (groups, rows, window and channels), in memory that is used again."""
         groups, channels = x.shape[-2:]
         columns = math.prod(self.window) * channels
         few = channels <= FEW
         scratch, space = np.empty(0, x.dtype), np.empty(0, x.dtype)
-        for images, lines in self.parts(len(x), groups * channels * x.itemsize):
+        for images, lines in self.parts(len(x), groups * channels * x.itemsize, unit):
             if self.is_padded and len(space) != len(x[images]):
                 space = empty((len(x[images]), *self.padded, groups, channels), x.dtype)
                 space[...] = 0

@@ -18,31 +18,48 @@ from gradtape.kernels.windows import WHOLE, Sizes, Tables, tables, three
 
 @loop("x5 =x5 i2 i2 i2 n3 n n")
 def _largest(x: Any, out: Any, zs: Any, ys: Any, xs: Any, steps: Any, start: int, stop: int) -> None:
-    """First over whole lines of the image, then along the line. NaN wins and stays. `out` is full of the least."""
+    """First over whole lines of the image, then along the line; the first two of either at once. NaN wins and stays.
+    Windows with no element keep what `out` has."""
     line = np.empty(x.shape[3] * x.shape[4], x.dtype)
     channels, lines = x.shape[4], len(zs) * len(ys)
     for row in range(start, stop):
         n, t, u = row // lines, row % lines // len(ys), row % len(ys)
-        some = False
+        lasting, count = line, 0
         for i in range(zs[t, 0], zs[t, 1]):
             for j in range(ys[u, 0], ys[u, 1]):
                 seen = x[n, zs[t, 2] + i * steps[0], ys[u, 2] + j * steps[1]].reshape(-1)
-                if some:
+                if count == 0:
+                    lasting = seen
+                elif count == 1:
                     for c in range(len(line)):
-                        m, e = line[c], seen[c]
-                        line[c] = e if (e > m or e != e) else m
+                        m, e = lasting[c], seen[c]
+                        line[c] = e if (e > m) | (e != e) else m
+                    lasting = line
                 else:
                     for c in range(len(line)):
-                        line[c] = seen[c]
-                some = True
-        for v in range(len(xs) if some else 0):
-            best = out[n, t, u, v]
-            for k in range(xs[v, 0], xs[v, 1]):
-                at = (xs[v, 2] + k * steps[2]) * channels
-                seen = line[at : at + channels]
-                for c in range(channels):
-                    m, e = best[c], seen[c]
-                    best[c] = e if (e > m or e != e) else m
+                        m, e = line[c], seen[c]
+                        line[c] = e if (e > m) | (e != e) else m
+                count += 1
+        results = out[n, t, u].reshape(-1)
+        for v in range(len(xs) if count > 0 else 0):
+            first, last = xs[v, 0], xs[v, 1]
+            at, step = (xs[v, 2] + first * steps[2]) * channels, steps[2] * channels
+            best = results[v * channels : (v + 1) * channels]
+            if last - first == 1:
+                one = lasting[at : at + channels]
+                for c in range(len(best)):
+                    best[c] = one[c]
+            elif last > first:
+                one, two = lasting[at : at + channels], lasting[at + step : at + step + channels]
+                for c in range(len(best)):
+                    m, e = one[c], two[c]
+                    best[c] = e if (e > m) | (e != e) else m
+                for _ in range(first + 2, last):
+                    at += step
+                    two = lasting[at + step : at + step + channels]
+                    for c in range(len(best)):
+                        m, e = best[c], two[c]
+                        best[c] = e if (e > m) | (e != e) else m
 
 
 @loop("x5 x5 =x5 i2 i2 i2 n3 n n")
@@ -124,33 +141,47 @@ def _pick(a: Any, x: Any, m: Any, out: Any, zs: Any, ys: Any, xs: Any, steps: An
 
 @loop("x5 =x5 i2 i2 i2 n3 n n")
 def _mean(x: Any, out: Any, zs: Any, ys: Any, xs: Any, steps: Any, start: int, stop: int) -> None:
-    """First over whole lines of the image, then along the line. `out` is zeros."""
+    """First over whole lines of the image, then along the line; the first two of either at once. Windows with no
+    element keep what `out` has."""
     line = np.empty(x.shape[3] * x.shape[4], x.dtype)
     channels, lines = x.shape[4], len(zs) * len(ys)
     for row in range(start, stop):
         n, t, u = row // lines, row % lines // len(ys), row % len(ys)
-        some = False
+        lasting, count = line, 0
         for i in range(zs[t, 0], zs[t, 1]):
             for j in range(ys[u, 0], ys[u, 1]):
                 seen = x[n, zs[t, 2] + i * steps[0], ys[u, 2] + j * steps[1]].reshape(-1)
-                if some:
+                if count == 0:
+                    lasting = seen
+                elif count == 1:
                     for c in range(len(line)):
-                        line[c] += seen[c]
+                        line[c] = lasting[c] + seen[c]
+                    lasting = line
                 else:
                     for c in range(len(line)):
-                        line[c] = seen[c]
-                some = True
-        for v in range(len(xs) if some else 0):
-            total = out[n, t, u, v]
-            for k in range(xs[v, 0], xs[v, 1]):
-                at = (xs[v, 2] + k * steps[2]) * channels
-                seen = line[at : at + channels]
-                for c in range(channels):
-                    total[c] += seen[c]
-            count = (zs[t, 1] - zs[t, 0]) * (ys[u, 1] - ys[u, 0]) * (xs[v, 1] - xs[v, 0])
-            size = x.dtype.type(max(count, 1))
-            for c in range(channels):
-                total[c] /= size
+                        line[c] += seen[c]
+                count += 1
+        results = out[n, t, u].reshape(-1)
+        for v in range(len(xs) if count > 0 else 0):
+            first, last = xs[v, 0], xs[v, 1]
+            at, step = (xs[v, 2] + first * steps[2]) * channels, steps[2] * channels
+            best = results[v * channels : (v + 1) * channels]
+            if last - first == 1:
+                one = lasting[at : at + channels]
+                for c in range(len(best)):
+                    best[c] = one[c]
+            elif last > first:
+                one, two = lasting[at : at + channels], lasting[at + step : at + step + channels]
+                for c in range(len(best)):
+                    best[c] = one[c] + two[c]
+                for _ in range(first + 2, last):
+                    at += step
+                    two = lasting[at + step : at + step + channels]
+                    for c in range(len(best)):
+                        best[c] += two[c]
+            size = x.dtype.type(max(count * (last - first), 1))
+            for c in range(len(best)):
+                best[c] /= size
 
 
 @loop("x5 =x5 i2 i2 i2 n3 n n")
@@ -228,7 +259,8 @@ def _over_windows(body: Loop, arrays: list[Any], start: Any, places: Tables, dil
     """A result per window; rows are lines of windows."""
     x = arrays[0]
     out = empty((len(x), *map(len, places), x.shape[-1]), x.dtype)
-    out[...] = start
+    if body is _pick or any((p[:, 0] == p[:, 1]).any() for p in places):
+        out[...] = start
     over, steps, wide = three(places, WHOLE), three(dilations, 1), _five_axes(out)
     run, operands = body.of(x.dtype), [_five_axes(a) for a in arrays]
     rows = len(x) * len(over[0]) * len(over[1])

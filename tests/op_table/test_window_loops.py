@@ -14,7 +14,7 @@ import pytest
 
 from gradtape.backends.cpu import lower
 from gradtape.backends.program import compile_graph
-from gradtape.kernels import convolution, depthwise, loops, windows
+from gradtape.kernels import convolution, depthwise, loops, products, windows
 from gradtape.ops.composite import Composite
 from gradtape.ops.op import lookup
 from tests.op_table.cases import avals_of
@@ -83,6 +83,23 @@ def test_channels_by_themselves(dtype: str, run: int, monkeypatch: pytest.Monkey
             got, want = getattr(convolution, name)(*operands, **given), by_graph(name, operands, given)
             assert_near(got, want, (seed, name, given, images, kernel), 1e-5 if dtype == "float32" else 1e-13)
     assert len(made) == 180
+
+
+@pytest.mark.parametrize("small, block", [(1, 1 << 21), (300, 1), (300, 2000), (2000, 1 << 21), (1 << 19, 1 << 21)])
+def test_small_products(small: int, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few rows, parts of an image's rows, several images at once: in threads that share the images, the same bits."""
+    monkeypatch.setattr(products, "SMALL", small)
+    monkeypatch.setattr(products, "FEWEST", 2)
+    monkeypatch.setattr(convolution, "BLOCK", block)
+    for seed in range(60):
+        params, images, kernel = drawn(seed, (1, 2, 3, 6), (1, 1, 2))
+        x, k = arrays("float64", seed, (7, *images[1:]), kernel)
+        for name, operands, given in questions(params, x, k, seed):
+            got = getattr(convolution, name)(*operands, **given)
+            assert_near(got, by_graph(name, operands, given), (seed, name, given, images, kernel), 1e-13)
+            with monkeypatch.context() as alone:
+                alone.setattr(loops, "SHARE", 1 << 60)
+                assert_same_bits(got, getattr(convolution, name)(*operands, **given), (seed, name))
 
 
 def test_only_channels_by_themselves_take_those_loops() -> None:
