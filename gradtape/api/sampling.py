@@ -12,6 +12,7 @@ from gradtape.api.generators import Generator, get_global_generator, set_global_
 from gradtape.api.indexing import gather
 from gradtape.api.seeds import SEEDS, set_seed
 from gradtape.api.stateless import (
+    drawn_for,
     fold_in,
     split,
     stateless_categorical,
@@ -22,10 +23,8 @@ from gradtape.api.stateless import (
     stateless_uniform,
 )
 from gradtape.ir.dtypes import as_dtype, float32, int64
-from gradtape.ir.errors import UnimplementedError
 from gradtape.ir.shapes import broadcast
 from gradtape.runtime.convert import convert, convert_all
-from gradtape.runtime.state import STATE
 from gradtape.runtime.subscript import positions
 from gradtape.runtime.tensor import Tensor
 
@@ -142,7 +141,7 @@ def truncated_normal(
 def gamma(
     shape: Any, alpha: Any, beta: Any = None, dtype: Any = float32, seed: int | None = None, name: str | None = None
 ) -> Tensor:
-    """Gamma-distributed numbers. Gradients flow to `beta`; those of `alpha` are not there.
+    """Gamma-distributed numbers. Gradients flow to `beta`, and to `alpha` by implicit reparameterization.
 
     Args:
       shape: how many numbers for each pair of alpha and beta.
@@ -156,8 +155,9 @@ def gamma(
       A tensor of shape `shape` + the common shape of alpha and beta.
 
     Raises:
-      UnimplementedError: a tape watches `alpha`.
       InvalidArgumentError: a dtype that is not floating.
+
+    Source: Figurnov, Mohamed and Mnih, Implicit reparameterization gradients, 2018.
 
     >>> import gradtape as tf
     >>> tf.random.gamma([10], alpha=[0.5, 1.5]).shape
@@ -165,23 +165,14 @@ def gamma(
     """
     wanted = draws.floating(dtype)
     a, rate = convert_all([alpha, 1.0 if beta is None else beta], wanted)
-    _refuse_gradient(a)
     dims = (*dimensions(shape, "shape"), *_common(a, rate))
-    drawn = draws.gamma(dims, np.asarray(a), wanted, SEEDS.next("gamma", seed))
+    drawn = drawn_for(a, draws.gamma(dims, np.asarray(a), wanted, SEEDS.next("gamma", seed)))
     return drawn if beta is None else drawn / rate
 
 
 def _common(a: Tensor, b: Tensor) -> tuple[int, ...]:
     found = broadcast(a._aval.dims, b._aval.dims) or ()
     return tuple(n for n in found if n is not None)
-
-
-def _refuse_gradient(alpha: Tensor) -> None:
-    if any(r.is_watching(alpha) for r in STATE.recorders):
-        raise UnimplementedError(
-            "The gradient of `tf.random.gamma` with respect to `alpha` is not implemented. If it is not needed, pass "
-            "`tf.stop_gradient(alpha)`, or draw inside `tape.stop_recording()`."
-        )
 
 
 def poisson(shape: Any, lam: Any, dtype: Any = float32, seed: int | None = None, name: str | None = None) -> Tensor:

@@ -11,7 +11,10 @@ from gradtape.api.arguments import dimensions, integer
 from gradtape.api.draws import MASK, Source, mixed
 from gradtape.ir.dtypes import as_dtype, float32, int32, int64
 from gradtape.ir.errors import InvalidArgumentError
+from gradtape.ops.gamma_draws import GAMMA_DRAWN
+from gradtape.ops.layout import BROADCAST_TO
 from gradtape.runtime.convert import convert
+from gradtape.runtime.dispatch import binary, unary
 from gradtape.runtime.operators import operand
 from gradtape.runtime.tensor import Tensor
 
@@ -114,7 +117,8 @@ def stateless_truncated_normal(
 def stateless_gamma(
     shape: Any, seed: Any, alpha: Any, beta: Any = None, dtype: Any = float32, name: str | None = None
 ) -> Tensor:
-    """Gamma-distributed numbers, the same for the same seed; no gradient flows to alpha.
+    """Gamma-distributed numbers, the same for the same seed. Gradients flow to `beta`, and to `alpha` by implicit
+    reparameterization.
 
     Args:
       shape: of the result; the common shape of alpha and beta broadcasts to it.
@@ -131,9 +135,15 @@ def stateless_gamma(
     TensorShape([10, 2])
     """
     wanted = draws.floating(dtype)
-    a = np.asarray(convert(operand(alpha, wanted)))
-    drawn = draws.gamma(dimensions(shape, "shape"), a, wanted, _source(seed, 3))
+    a = convert(operand(alpha, wanted))
+    drawn = drawn_for(a, draws.gamma(dimensions(shape, "shape"), np.asarray(a), wanted, _source(seed, 3)))
     return drawn if beta is None else drawn / operand(beta, wanted)
+
+
+def drawn_for(alpha: Tensor, drawn: Tensor) -> Tensor:
+    """Gamma-distributed numbers as a function of the shape parameters that they were drawn for."""
+    full = unary(BROADCAST_TO.bind(shape=drawn._aval.dims), alpha)
+    return binary(GAMMA_DRAWN.bind(), full, drawn)
 
 
 def stateless_poisson(shape: Any, seed: Any, lam: Any, dtype: Any = int32, name: str | None = None) -> Tensor:

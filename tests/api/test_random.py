@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+import mpmath
 import numpy as np
 import pytest
 
@@ -248,10 +249,74 @@ def test_gradients_of_parameters() -> None:
     assert float(tape.gradient(x, mean)) == 8.0
     np.testing.assert_allclose(tape.gradient(x, deviation), tf.reduce_sum((x - mean) / deviation, 0), rtol=1e-5)
     np.testing.assert_allclose(tape.gradient(y, rate), -tf.reduce_sum(y) / rate, rtol=1e-5)
-    with tf.GradientTape(), pytest.raises(tf.errors.UnimplementedError, match="stop_gradient"):
-        r.gamma([3], rate)
-    with tf.GradientTape():
-        assert r.gamma([3], tf.stop_gradient(rate)).shape == (3,)
+
+
+SHAPES = [1e-3, 0.05, 0.3, 0.9, 1.0, 1.1, 2.5, 8.0, 40.0, 1e3, 1e5]
+
+
+def quantile_slope(alpha: float, x: float) -> float:
+    """dx/dα where the distribution function stays, by differences of it with 40 digits."""
+    with mpmath.workdps(40):
+        a, z, h = mpmath.mpf(alpha), mpmath.mpf(x), mpmath.mpf(10) ** -12 * alpha
+
+        def share(a: Any) -> Any:
+            return mpmath.gammainc(a, 0, z, regularized=True) if x < alpha else -mpmath.gammainc(a, z, regularized=True)
+
+        density = mpmath.exp((a - 1) * mpmath.log(z) - z - mpmath.loggamma(a))
+        return float(-(share(a + h) - share(a - h)) / (2 * h) / density)
+
+
+@pytest.mark.parametrize("alpha", SHAPES)
+def test_the_gradient_of_gamma_keeps_the_distribution_function(alpha: float) -> None:
+    a = tf.Variable(np.full(5, alpha))
+    with tf.GradientTape(persistent=True) as tape:
+        x = r.stateless_gamma([2, 5], [1, 2], a, dtype=tf.float64)
+    rows = tape.jacobian(x, a).numpy()
+    want = np.zeros((2, 5, 5))
+    for i, k in np.ndindex(2, 5):
+        if float(x[i, k]) > 1e-290:
+            want[i, k, k] = quantile_slope(alpha, float(x[i, k]))
+    np.testing.assert_allclose(rows, want, rtol=1e-11, atol=1e-280)
+
+
+def test_the_gradient_of_gamma_by_its_mean() -> None:
+    """E[x] = α / β and E[x²] = α (α + 1) / β², whose derivatives in α are those of the draws on average."""
+    alpha, beta = tf.Variable([0.4, 3.0]), 2.0
+    with tf.GradientTape(persistent=True) as tape:
+        x = r.gamma([N], alpha, beta, seed=3)
+        first, second = tf.reduce_mean(x, 0), tf.reduce_mean(x**2, 0)
+    np.testing.assert_allclose(tape.gradient(first, alpha), [0.5, 0.5], atol=0.02)
+    np.testing.assert_allclose(tape.gradient(second, alpha), [0.45, 1.75], atol=0.1)
+
+
+def test_second_derivatives_of_gamma_are_those_along_the_quantile() -> None:
+    """E[x³] = α (α + 1) (α + 2): the second derivative in α is 6 α + 6."""
+    alpha = tf.Variable(1.5, dtype=tf.float64)
+    with tf.GradientTape() as outer:
+        with tf.GradientTape() as tape:
+            y = tf.reduce_mean(r.gamma([N], alpha, dtype=tf.float64, seed=3) ** 3)
+        g = tape.gradient(y, alpha)
+    np.testing.assert_allclose(outer.gradient(g, alpha), 15.0, rtol=0.1)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+def test_the_gradient_of_gamma_in_other_dtypes(dtype: str) -> None:
+    alpha = tf.Variable([0.5, 4.0], dtype=dtype)
+    with tf.GradientTape() as tape:
+        x = r.stateless_gamma([2], [1, 2], alpha, dtype=dtype)
+    got = tape.gradient(x, alpha)
+    assert x.dtype == got.dtype == dtype
+    want = [quantile_slope(a, float(z)) for a, z in zip((0.5, 4.0), x, strict=True)]
+    np.testing.assert_allclose(
+        tf.cast(got, tf.float64), want, rtol={"float16": 1e-3, "bfloat16": 8e-3}.get(dtype, 1e-6)
+    )
+
+
+def test_no_numbers_have_no_slope() -> None:
+    alpha = tf.Variable([1.0, 2.0])
+    with tf.GradientTape() as tape:
+        x = r.gamma([0], alpha)
+    assert tape.gradient(x, alpha).numpy().tolist() == [0.0, 0.0]
 
 
 def test_only_floating_dtypes() -> None:

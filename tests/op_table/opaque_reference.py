@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import mpmath
 import numpy as np
 
 from tests.op_table.bytes_reference import BYTES
@@ -86,6 +87,19 @@ def _random_bits(operands: Sequence[Any], result: Places, shape: Places) -> Any:
     return out
 
 
+def _gamma_moment(operands: Sequence[Any], shape: Places, order: int) -> Any:
+    out = _zeros(shape)
+    for at in np.ndindex(*shape):
+        a, x = operands[0][at], operands[1][at]
+        s = 1 if x > a else -1
+
+        def integrand(u: Any, a: Any = a, x: Any = x, s: int = s) -> Any:
+            return u**order * mpmath.exp(a * s * u - x * mpmath.expm1(s * u))
+
+        out[at] = mpmath.quad(integrand, [0, 1, 4, 16, 64, 256])
+    return out
+
+
 def _words(n: int) -> list[int]:
     """The low and the high 32 bits."""
     return [n % 2**32, n // 2**32]
@@ -97,6 +111,8 @@ OPAQUE: dict[str, Callable[..., Any]] = (
         "argmin": _first(lambda a, b: a < b),
         "cumsum": _cumsum,
         "fold": fold,
+        "gamma_drawn": lambda operands, shape: operands[1],
+        "gamma_moment": _gamma_moment,
         "gather": _gather,
         "gather_rows": _gather,
         "random_bits": _random_bits,
