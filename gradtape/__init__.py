@@ -193,6 +193,7 @@ from gradtape.api.transcendental import (
     truncatediv,
     truncatemod,
 )
+from gradtape.batch_jacobians import BatchDependenceWarning
 from gradtape.custom_rules import custom_gradient, grad_pass_through, recompute_grad
 from gradtape.functions import TensorSpec, function
 from gradtape.ir.dtypes import (
@@ -219,7 +220,6 @@ from gradtape.ir.dtypes import float16 as half
 from gradtape.ir.dtypes import float64 as double
 from gradtape.ir.errors import NotVectorizable
 from gradtape.ir.shapes import TensorShape
-from gradtape.jacobians import BatchDependenceWarning
 from gradtape.module import Module
 from gradtape.recording import UnconnectedGradients
 from gradtape.runtime.indexed_slices import IndexedSlices

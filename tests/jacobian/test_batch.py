@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import gradtape as tf
-from gradtape.jacobians import BatchDependenceWarning
+from gradtape.batch_jacobians import BatchDependenceWarning
 from tests.jacobian.programs import (
     KERNEL,
     PROGRAMS,

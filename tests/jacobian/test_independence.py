@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import gradtape as tf
-from gradtape.jacobians import BatchDependenceWarning
+from gradtape.batch_jacobians import BatchDependenceWarning
 
 N = 4  # examples
 Step = tuple[str, Callable[[Any], Any]]
