@@ -18,6 +18,8 @@ from gradtape.ops.reduction import Reduction
 from gradtape.ops.structural import Structural
 
 LARGE = 32768  # bytes from which reusing a buffer pays
+BENT = 8  # times that an operand is read, from which its elements are put in order first
+MANY = 1024  # elements of a result from which that is asked
 
 Program = Callable[..., tuple[Any, ...]]
 
@@ -81,6 +83,9 @@ def _call(
     """One node as an expression."""
     op = node.step.op
     ufunc = _ufunc(op)
+    if ufunc is not None:
+        env["in_line"] = np.ascontiguousarray
+        args = [f"in_line({a})" if _may_bend(v, node.outputs[0]) else a for a, v in zip(args, node.inputs, strict=True)]
     if ufunc is not None and target is not None:
         name = f"np_{op.ufunc}"
         env[name] = ufunc
@@ -90,6 +95,14 @@ def _call(
     name = f"f{len(env)}_{op.name}"
     env[name] = lower(node.step)
     return f"{name}({', '.join(args)})"
+
+
+def _may_bend(v: Value, result: Value) -> bool:
+    """Whether an operand may have its axes in another order than its memory, and is so much smaller than the result
+    that putting it in order pays."""
+    if not (v.aval.is_known and result.aval.is_known) or result.aval.size < MANY:
+        return False
+    return sum(n > 1 for n in v.aval.dims) > 1 and BENT * v.aval.size <= result.aval.size
 
 
 def _ufunc(op: Any) -> np.ufunc | None:

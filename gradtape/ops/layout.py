@@ -52,6 +52,7 @@ RESHAPE = Structural(
     transpose=lambda node, g: [emit("reshape", g, shape=node.inputs[0].aval.dims)],
     moves=lambda node: [[moves.Reshape(node.step.params["shape"])]],
     idle=lambda x, shape: bool(x.shape == shape),
+    both=lambda first, then: then,
     samples=[
         Sample((Spec((2, 6)),), {"shape": (3, 4)}),
         Sample((Spec(()),), {"shape": (1, 1)}),
@@ -67,6 +68,7 @@ TRANSPOSE = Structural(
     transpose=lambda node, g: [emit("transpose", g, perm=inverse(node.step.params["perm"]))],
     moves=lambda node: [[moves.Transpose(node.step.params["perm"])]],
     idle=lambda x, perm: bool(perm == tuple(range(len(perm)))),
+    both=lambda first, then: {"perm": tuple(first["perm"][k] for k in then["perm"])},
     samples=[
         Sample((Spec((2, 3, 4)),), {"perm": (2, 0, 1)}),
         Sample((Spec((3,)),), {"perm": (0,)}),

@@ -26,6 +26,7 @@ class Structural(Op):
       view: the value shares memory with its operand.
       repeats: the result is the operand broadcast, so that a pointwise op may take the operand instead.
       idle: (aval, **params); whether the step leaves its operand as it is.
+      both: (parameters of one step, of the next) to those of the one step that does the same.
     """
 
     kind = "structural"
@@ -42,13 +43,14 @@ class Structural(Op):
         view: bool = True,
         repeats: bool = False,
         idle: Callable[..., bool] | None = None,
+        both: Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]] | None = None,
         samples: Iterable[Sample],
         errors: Iterable[BadSample] = (),
         doc: str = "",
         notes: str = "",
     ) -> None:
         self.value, self.shape, self.transpose, self.moves = value, shape, transpose, moves
-        self.indices, self.view, self.repeats, self.idle = indices, view, repeats, idle
+        self.indices, self.view, self.repeats, self.idle, self.both = indices, view, repeats, idle, both
         super().__init__(name, doc=doc, samples=samples, errors=errors, notes=notes)
 
     def infer(self, avals: tuple[Aval, ...], **params: Any) -> tuple[Aval, ...]:

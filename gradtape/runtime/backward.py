@@ -51,7 +51,7 @@ class CompiledGraph:
         """Run on tensors; where a tape records and gradients flow through an operand, as a call that also
         returns the residuals of its own derivative."""
         recorders = STATE.recorders
-        active = tuple(any(r.is_watching(t) for r in recorders) for t in inputs) if recorders else ()
+        active = _active(recorders, inputs) if recorders else ()
         if not any(active):
             try:
                 operands = [t._array for t in inputs]
@@ -67,6 +67,17 @@ class CompiledGraph:
             step = self.recorded[active] = call_step(augmented(self.graph, active))
         results = execute(step, inputs)
         return list(results[: len(self.avals)]) if isinstance(results, tuple) else [results]
+
+
+def _active(recorders: Sequence[Recorder], inputs: Sequence[Tensor]) -> tuple[bool, ...]:
+    """Through which inputs gradients flow on some tape."""
+    found = [False] * len(inputs)
+    for r in recorders:
+        slot = r.slots.get
+        for i, t in enumerate(inputs):
+            if slot(t._id, 0) > 0:
+                found[i] = True
+    return tuple(found)
 
 
 @dataclass

@@ -123,11 +123,18 @@ def without_neutral(step: Step, operands: Sequence[Value]) -> Value | None:
 
 
 def without_idle(step: Step, operands: Sequence[Value]) -> Value | None:
-    """Structural steps that change nothing: a reshape to the same shape, a transpose in the same order."""
+    """Structural steps that change nothing: a reshape to the same shape, a transpose in the same order. Two of one op
+    are one."""
     op = step.op
-    if isinstance(op, Structural) and op.idle is not None and op.idle(operands[0].aval, **step.params):
-        return operands[0]
-    return None
+    if not isinstance(op, Structural) or op.idle is None:
+        return None
+    x = operands[0]
+    before = x.node
+    if op.both is not None and before is not None and before.step.op is op:
+        x, step = before.inputs[0], op.bind(**op.both(before.step.params, step.params))
+    if op.idle(x.aval, **step.params):
+        return x
+    return apply(step, [x])[0] if x is not operands[0] else None
 
 
 PASSES: tuple[tuple[str, Rewrite | None], ...] = (
