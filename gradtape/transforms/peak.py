@@ -3,43 +3,124 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
 
 from gradtape.ir.graph import Graph, Node, Value
+from gradtape.ir.index import Index
+from gradtape.ir.shapes import size_of
+from gradtape.kernels.memory import LARGE, SLACK
+from gradtape.ops.assembling import placed
 from gradtape.ops.contraction import Contraction, parts
 from gradtape.ops.control import Region
+from gradtape.ops.placement import Assemble, Product
 from gradtape.ops.structural import Structural
 from gradtape.ops.tiles import Tiles
 
+POSITION = 8  # bytes
+
 
 def peak_bytes(graph: Graph) -> int:
-    """The largest sum of the results that exist at one time while the nodes run in order, inputs not counted.
-    Views own nothing; a contraction copies operands whose letters do not stand in the order of a matrix product."""
+    """The most memory that is held at one time while the nodes run in order, inputs not counted: the results that are
+    still needed, what a node needs besides while it runs, and the blocks that the pool keeps for the next results.
+    Views own nothing."""
     nodes = graph.nodes
     last = {id(v): k for k, n in enumerate(nodes) for v in n.inputs}
     last.update((id(v), len(nodes)) for v in graph.outputs)
-    live: dict[int, tuple[int, int]] = {}  # by value: bytes, and the step that needs it last
+    live: dict[int, _Held] = {}
+    pool: list[int] = []
     highest = 0
     for k, node in enumerate(nodes):
-        op = node.step.op
-        is_view = isinstance(op, Structural) and op.view
-        made = 0 if is_view else sum(v.aval.nbytes for v in node.outputs)
-        copied = _copied(node) if isinstance(op, Contraction) else 0
-        if isinstance(op, Tiles):
-            copied = peak_bytes(node.step.params["graph"])
-        if isinstance(op, Region):
-            copied = max(map(peak_bytes, op.graphs(node.step)))
-        held = sum(b for b, _ in live.values())
-        highest = max(highest, held + made + copied)
+        is_view = isinstance(node.step.op, Structural) and node.step.op.view
         for v in node.outputs:
-            live[id(v)] = (0 if is_view else v.aval.nbytes, last.get(id(v), k))
+            pooled = not is_view and _is_pooled(node) and v.aval.nbytes >= LARGE
+            size = 0 if is_view else _taken(pool, v.aval.nbytes) if pooled else v.aval.nbytes
+            live[id(v)] = _Held(size, last.get(id(v), k), pooled)
+        held = sum(h.size for h in live.values()) + sum(pool)
+        highest = max(highest, held + _scratch(node))
         if is_view:
             _extend(live, node.inputs, max(last.get(id(v), k) for v in node.outputs))
-        live = {v: (b, until) for v, (b, until) in live.items() if until > k}
+        pool += [h.size for h in live.values() if h.until <= k and h.pooled]
+        live = {v: h for v, h in live.items() if h.until > k}
     return highest
 
 
+class _Held(NamedTuple):
+    """The bytes of a value, the step that needs it last, and whether its block goes to the pool then."""
+
+    size: int
+    until: int
+    pooled: bool
+
+
+def _is_pooled(node: Node) -> bool:
+    """Whether the results of a node lie in blocks of the pool."""
+    return isinstance(node.step.op, Contraction | Assemble)
+
+
+def _taken(pool: list[int], size: int) -> int:
+    """The bytes of the block that an array gets: the last free one that fits, as the pool itself would choose."""
+    for i in range(len(pool) - 1, -1, -1):
+        if size <= pool[i] <= SLACK * size:
+            return pool.pop(i)
+    return size
+
+
+# ------------------------------------------------------------------ what a node needs while it runs
+
+
+def _scratch(node: Node) -> int:
+    op = node.step.op
+    match op:
+        case Contraction():
+            return _copied(node)
+        case Tiles():
+            return peak_bytes(node.step.params["graph"])
+        case Region():
+            return max(map(peak_bytes, op.graphs(node.step)))
+        case Assemble():
+            return _written_by_index(node)
+    return 0
+
+
+def _written_by_index(node: Node) -> int:
+    """Terms whose positions are not evenly spaced: their positions, their product, and what is added to."""
+    terms, dims = node.step.params["terms"], node.outputs[0].aval.dims
+    vectors = node.inputs[sum(len(t.factors) for t in terms) :]
+    wide = node.outputs[0].aval.dtype.numpy_dtype.itemsize
+    most = 0
+    for t in terms:
+        late = [vectors[p.where] for a in t.axes for p in a if isinstance(p.where, int)]
+        if not all(map(_is_line, late)) or (not late and placed(t, dims, ()).part is None):
+            count, copied = _condensed(t)
+            most = max(most, copied * wide + count * (POSITION + 3 * wide))
+    return most
+
+
+def _condensed(t: Product) -> tuple[int, int]:
+    """How many elements a term has once those that meet are added up along single letters, and how many it had, if
+    that makes a copy."""
+    sizes = list(t.sizes)
+    for c in range(len(sizes)):
+        places = [p.where for a in t.axes for p in a if p.letter == c]
+        owners = [f for f in t.factors if c in f]
+        if len(places) == 1 and len(owners) <= 1 and isinstance(places[0], Index):
+            sizes[c] = len(np.unique(places[0].array))
+    return size_of(sizes), 0 if sizes == list(t.sizes) else size_of(t.sizes)
+
+
+def _is_line(vector: Value) -> bool:
+    """Whether positions that are known when running are evenly spaced: a beginning and steps."""
+    node = vector.node
+    if node is None or node.step.name != "add":
+        return False
+    steps = [x.node.step.params["value"] for x in node.inputs if x.node and x.node.step.name == "positions"]
+    return any(isinstance(s, Index) and s.step is not None for s in steps)
+
+
 def _copied(node: Node) -> int:
-    """The bytes of a contraction's operands that are no matrices as they lie."""
+    """The bytes of a contraction's operands that are no matrices as they lie: BLAS is given copies."""
     left, right, out = parts(node.step.params["subscripts"])
     total = 0
     for own, other, v in ((left, right, node.inputs[0]), (right, left, node.inputs[1])):
@@ -50,9 +131,9 @@ def _copied(node: Node) -> int:
     return total
 
 
-def _extend(live: dict[int, tuple[int, int]], values: Iterable[Value], until: int) -> None:
+def _extend(live: dict[int, _Held], values: Iterable[Value], until: int) -> None:
     """What a view shows lives as long as the view."""
     for v in values:
         if id(v) in live:
-            size, before = live[id(v)]
-            live[id(v)] = (size, max(before, until))
+            held = live[id(v)]
+            live[id(v)] = held._replace(until=max(held.until, until))

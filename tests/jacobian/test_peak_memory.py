@@ -40,10 +40,25 @@ def normalized(x: Any) -> Any:
     return (x - mean) * tf.math.rsqrt(variance + 1e-3)
 
 
+def normalized_twice(x: Any) -> Any:
+    return normalized(tf.nn.relu(tf.matmul(normalized(tf.matmul(x, HEADS[0])), HEADS[1])))
+
+
+def residual(x: Any) -> Any:
+    for w in HEADS:
+        x = x + tf.tanh(tf.matmul(x, w))
+    return x
+
+
 PROGRAMS: dict[str, tuple[Callable[[Any], Any], tuple[int, ...]]] = {
     "network": (network, (64, 64)),
     "attention": (attention, (48, 64)),
     "normalized": (normalized, (64, 64)),
+    "normalized twice": (normalized_twice, (40, 64)),
+    "residual": (residual, (48, 64)),
+    "sorted, which is written by index": (lambda x: tf.sort(tf.matmul(x, HEADS[0]), axis=1), (40, 64)),
+    "gathered with repetitions": (lambda x: tf.gather(network(x), [3, 1, 1, 0] * 8, axis=1), (48, 64)),
+    "a sum of all": (lambda x: network(x) * tf.reduce_sum(x), (40, 64)),
 }
 
 
@@ -61,7 +76,7 @@ def seen(run: Callable[[], Any]) -> int:
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-@pytest.mark.parametrize("parts", [None, 8])
+@pytest.mark.parametrize("parts", [None, 2, 8])
 def test_the_peak_is_what_the_plan_says(name: str, parts: int | None) -> None:
     f, shape = PROGRAMS[name]
     x = _weights(*shape)
