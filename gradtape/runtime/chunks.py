@@ -21,6 +21,7 @@ from gradtape.ir.errors import ResourceExhaustedError
 from gradtape.ir.graph import Graph, Value
 from gradtape.ir.index import Index
 from gradtape.ir.shapes import shape_text, size_of
+from gradtape.kernels.memory import POOL
 from gradtape.ops.op import emit
 from gradtape.runtime.backward import PROGRAMS, CompiledGraph
 from gradtape.runtime.jacobian import vectorized_rows
@@ -172,6 +173,8 @@ def _run(program: ChunkProgram, saved: Sequence[Tensor], target: Any, source: An
     extent, axis = (dims[program.axis] if dims else 1), program.axis
     rest = max(1, size_of(dims) // max(1, extent))
     count = _first_count(program, extent, rest, out.nbytes, how)
+    if how.budget is not None:
+        POOL.clear()  # what other work left there would come on top
     start = 0
     with _bar(extent * rest, how.progress) as advance:
         while start < extent:

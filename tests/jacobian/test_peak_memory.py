@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import gradtape as tf
-from gradtape.kernels.memory import POOL
+from gradtape.kernels.memory import POOL, empty
 
 RNG = np.random.default_rng(11)
 
@@ -100,3 +100,26 @@ def test_rows_of_eight_times_the_budget_are_computed_within_it(tmp_path: Any) ->
     peak = seen(lambda: tape.jacobian(y, x, memory=budget, out=out))
     assert peak <= 1.1 * budget
     np.testing.assert_allclose(np.asarray(out), whole, rtol=0, atol=2e-6 * float(np.abs(whole).max()))
+
+
+def test_what_other_work_left_in_the_pool_does_not_come_on_top() -> None:
+    x = _weights(64, 64)
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch(x)
+        y = network(x)
+    rows = int(np.prod(y.shape))
+    whole = rows * 64 * 64 * 4
+    budget = whole + whole // 4
+    tape.jacobian(y, x, memory=budget)
+    gc.collect()
+    POOL.clear()
+    tracemalloc.start()
+    try:
+        blocks = [empty((1 << 21,), np.dtype(np.uint8)) for _ in range(20)]
+        del blocks
+        assert POOL.bytes == 20 << 21
+        tracemalloc.reset_peak()
+        tape.jacobian(y, x, memory=budget)
+        assert tracemalloc.get_traced_memory()[1] <= 1.1 * budget
+    finally:
+        tracemalloc.stop()
