@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
+from gradtape.ir.dtypes import bool_
 from gradtape.ir.graph import Value
 from gradtape.ir.index import Index
 from gradtape.ops.placement import Place, Product, assemble
@@ -149,7 +150,7 @@ def _plain(b: Builder, v: Rows, shape: tuple[int, ...]) -> Value | None:
         return None
     (t,) = v.terms
     f, *numbers = sorted(t.factors, key=lambda f: -len(f.letters))
-    if any(n.letters for n in numbers):
+    if any(n.letters for n in numbers) or (numbers and v.dtype is bool_):
         return None
     pairs = [p for a in (*t.rows, *t.own) for p in a]
     if any(p.where is not None for p in pairs) or len({p.letter for p in pairs}) != len(pairs):
