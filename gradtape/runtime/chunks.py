@@ -169,12 +169,12 @@ def chunks_of(program: ChunkProgram, target: Any, source: Any, how: Chunking) ->
 
 def _run(program: ChunkProgram, saved: Sequence[Tensor], target: Any, source: Any, how: Chunking) -> Tensor:
     dims, full = target._aval.dims, (*target._aval.dims, *source._aval.dims)
+    if how.budget is not None:
+        POOL.clear()  # what other work left there would come on top
     out = _result(how.out, full, source._aval)
     extent, axis = (dims[program.axis] if dims else 1), program.axis
     rest = max(1, size_of(dims) // max(1, extent))
     count = _first_count(program, extent, rest, out.nbytes, how)
-    if how.budget is not None:
-        POOL.clear()  # what other work left there would come on top
     start = 0
     with _bar(extent * rest, how.progress) as advance:
         while start < extent:
