@@ -195,7 +195,7 @@ from gradtape.api.transcendental import (
 )
 from gradtape.batch_jacobians import BatchDependenceWarning
 from gradtape.custom_rules import custom_gradient, grad_pass_through, recompute_grad
-from gradtape.functions import TensorSpec, function
+from gradtape.functions import function
 from gradtape.ir.dtypes import (
     DType,
     as_dtype,
@@ -228,6 +228,7 @@ from gradtape.runtime.structured import Jacobian
 from gradtape.runtime.tensor import Tensor
 from gradtape.runtime.variable import Variable
 from gradtape.tape import GradientTape
+from gradtape.tracing.signatures import TensorSpec
 from gradtape.version import __version__
 
 newaxis = None

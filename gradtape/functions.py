@@ -4,215 +4,211 @@ from __future__ import annotations
 
 import functools
 import inspect
-import threading
+import traceback
 import warnings
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
 import optree
 
 from gradtape.ir.aval import Aval
-from gradtape.ir.dtypes import as_dtype, float32
-from gradtape.ir.graph import Graph, Value
-from gradtape.ir.shapes import TensorShape
-from gradtape.recording import flatten
-from gradtape.runtime.backward import CompiledGraph
 from gradtape.runtime.convert import convert
-from gradtape.runtime.state import STATE
+from gradtape.runtime.places import CONVERTED, is_own_file, place_at
 from gradtape.runtime.tensor import SymbolicTensorError, Tensor
-from gradtape.runtime.trace import FunctionTracer
 from gradtape.runtime.variable import Variable
+from gradtape.tracing import conversion
+from gradtape.tracing.concrete import TRACING, ConcreteFunction, Trace, tensor_places
+from gradtape.tracing.signatures import Key, TensorSpec, as_argument, generalised, holds, key_of
 
-MAX_TRACES = 256  # per function; the least recently used trace is dropped first
-
-
-class TensorSpec:
-    """What a tensor must be: its shape (None for what may be anything) and dtype.
-
-    >>> import gradtape as tf
-    >>> tf.TensorSpec([None, 2], tf.float32)
-    TensorSpec(shape=(None, 2), dtype=tf.float32, name=None)
-    """
-
-    def __init__(self, shape: Any, dtype: Any = float32, name: str | None = None) -> None:
-        self.shape = TensorShape(shape)
-        self.dtype = as_dtype(dtype)
-        self.name = name
-
-    @classmethod
-    def from_tensor(cls, tensor: Any, name: str | None = None) -> TensorSpec:
-        return cls(tensor.shape, tensor.dtype, name)
-
-    def is_compatible_with(self, other: Any) -> bool:
-        """Whether a tensor or spec is one of these."""
-        return bool(self.dtype is other.dtype and self.shape.is_compatible_with(other.shape))
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, TensorSpec) and (self.shape, self.dtype) == (other.shape, other.dtype)
-
-    def __hash__(self) -> int:
-        return hash((self.shape, self.dtype))
-
-    def __repr__(self) -> str:
-        return f"TensorSpec(shape={self.shape}, dtype={self.dtype!r}, name={self.name!r})"
-
-
-class ConcreteFunction:
-    """One trace: a graph over tensor arguments, variables and what else was used, and how results are put together."""
-
-    def __init__(self, python: Callable[..., Any], leaves: Sequence[Any], spec: Any, name: str) -> None:
-        self.name = name
-        self.places = [i for i, x in enumerate(leaves) if isinstance(x, Tensor)]
-        tracer = FunctionTracer([leaves[i]._aval for i in self.places])
-        inside = list(leaves)
-        for i, symbol in zip(self.places, tracer.symbols, strict=True):
-            inside[i] = symbol
-        args, kwargs = optree.tree_unflatten(spec, inside)
-        outer, STATE.recorders = STATE.recorders, ()
-        try:
-            result = tracer.run(lambda: python(*args, **kwargs))
-            self._finish(tracer, result)
-        finally:
-            STATE.recorders = outer
-
-    def _finish(self, tracer: FunctionTracer, result: Any) -> None:
-        parts, self.structure = flatten(result)
-        self.constants = [None if p is None else ... for p in parts]
-        results = tracer.run(lambda: [convert(p) for p in parts if p is not None])
-        assigned = list(tracer.assigned.values())
-        graph, captured = tracer.graph([*results, *(tracer.present[v._id] for v in assigned)])
-        self.variables = [v for v, _ in tracer.variables.values()]
-        self.suppliers = [s for s, _ in tracer.late.values()]
-        self.captured, self.assigned, self.count = captured, assigned, len(results)
-        inputs: list[Value] = [
-            *tracer.inputs,
-            *(v for _, v in tracer.variables.values()),
-            *(s._value for _, s in tracer.late.values()),
-            *graph.inputs[len(tracer.inputs) :],
-        ]
-        self.compiled = CompiledGraph(Graph(inputs, graph.outputs))
-
-    def run(self, leaves: Sequence[Any]) -> Any:
-        """The results for other values of the tensor arguments."""
-        tensors = [leaves[i] for i in self.places]
-        state = [v.read() for v in self.variables]
-        results = self.compiled([*tensors, *state, *(s() for s in self.suppliers), *self.captured])
-        for v, new in zip(self.assigned, results[self.count :], strict=True):
-            v.assign(new)
-        given = iter(results[: self.count])
-        parts = [None if c is None else next(given) for c in self.constants]
-        return parts[0] if self.structure is None else optree.tree_unflatten(self.structure, parts)
-
-    @property
-    def graph(self) -> Graph:
-        return self.compiled.graph
+NOT_FIRST = (
+    "Creating variables on a non-first call to a function decorated with tf.function. Make them outside, or on the "
+    "first call, and keep them."
+)
+NOT_ONCE = (
+    "tf.function only supports singleton tf.Variables created on the first call. Make sure the tf.Variable is only "
+    "created once, and kept, or created outside tf.function."
+)
+MAX_TRACES = 256  # per function; the least recently made trace is dropped first
 
 
 class Function:
     """A Python function that is traced once for each signature; see `tf.function`."""
 
-    def __init__(self, python: Callable[..., Any], input_signature: Sequence[TensorSpec] | None) -> None:
+    def __init__(self, python: Callable[..., Any], options: Options, owner: Any = None) -> None:
         functools.update_wrapper(self, python)
-        self.python_function = python
+        self.python, self.options = python, options
+        self.owner = None if owner is None else weakref.ref(owner)
         self.name = getattr(python, "__name__", type(python).__name__)
-        self.input_signature = None if input_signature is None else tuple(input_signature)
-        self._signature = inspect.signature(python)
-        self._traces: OrderedDict[Any, ConcreteFunction] = OrderedDict()
-        self._eager: set[Any] = set()
+        self.signature = inspect.signature(python)
+        if owner is not None:
+            self.signature = _without_first(self.signature)
+        self._traces: OrderedDict[Key, ConcreteFunction] = OrderedDict()
+        self._general: list[Key] = []  # signatures with unknown dimensions
+        self._eager: set[Key] = set()
         self._count = 0
-        self._lock = threading.RLock()
-        self._methods: weakref.WeakKeyDictionary[Any, Function] = weakref.WeakKeyDictionary()
+        self._called = False
+        self._methods: dict[int, tuple[Any, Function]] = {}  # by id of the object
+
+    @property
+    def python_function(self) -> Callable[..., Any]:
+        """The function that is traced."""
+        owner = self.owner and self.owner()
+        return self.python if owner is None else self.python.__get__(owner)
+
+    @property
+    def input_signature(self) -> tuple[Any, ...] | None:
+        return self.options.signature
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         """As a method: each object has traces of its own."""
         if instance is None:
             return self
-        found = self._methods.get(instance)
+        found = self._methods.get(id(instance))
         if found is None:
-            reference = weakref.ref(instance)
-            python = self.python_function
+            key = id(instance)
+            gone = weakref.ref(instance, lambda _: self._methods.pop(key, None))
+            found = self._methods[key] = (gone, Function(self.python, self.options, instance))
+        return found[1]
 
-            @functools.wraps(python)
-            def bound(*args: Any, **kwargs: Any) -> Any:
-                return python(reference(), *args, **kwargs)
-
-            bound.__signature__ = _without_first(self._signature)  # type: ignore[attr-defined]
-            found = self._methods[instance] = Function(bound, self.input_signature)
-        return found
+    # ------------------------------------------------------------------ calls
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         leaves, spec = self._arguments(args, kwargs)
-        key = (spec, tuple(map(_key, leaves)))
-        if key in self._eager:
-            return self.python_function(*args, **kwargs)
-        try:
-            concrete = self._trace(key, leaves, spec)
-        except SymbolicTensorError as e:
-            self._eager.add(key)
-            warnings.warn(
-                f"`{self.name}` asks for the value of a tensor while it is traced, so it runs as Python, op by op: {e}",
-                stacklevel=2,
-            )
-            return self.python_function(*args, **kwargs)
+        key = (spec, tuple(map(key_of, leaves)))
+        concrete = self._traces.get(key)
+        if concrete is None:
+            if key in self._eager:
+                return self.python_function(*args, **kwargs)
+            try:
+                concrete = self._found_or_traced(key, leaves)
+            except SymbolicTensorError as e:
+                if e.by_user:
+                    raise
+                self._eager.add(key)
+                _warn(self.name, e)
+                return self.python_function(*args, **kwargs)
         return concrete.run(leaves)
 
-    def _trace(self, key: Any, leaves: Sequence[Any], spec: Any) -> ConcreteFunction:
-        with self._lock:
-            found = self._traces.get(key)
-            if found is None:
-                self._count += 1
-                found = ConcreteFunction(self.python_function, leaves, spec, self.name)
-                self._traces[key] = found
-                if len(self._traces) > MAX_TRACES:
-                    self._traces.popitem(last=False)
-            return found
-
-    def _arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], Any]:
-        """The leaves of all arguments, arrays and what the input signature says as tensors, and their structure."""
-        bound = self._signature.bind(*args, **kwargs)
-        bound.apply_defaults()
-        given: tuple[Any, ...] = bound.args
-        if self.input_signature is not None:
-            given = (*self._checked(given[: len(self.input_signature)]), *given[len(self.input_signature) :])
-        arguments: Any = (given, bound.kwargs)
-        leaves, spec = optree.tree_flatten(arguments, none_is_leaf=True)
-        return [_argument(x) for x in leaves], spec
-
-    def _checked(self, given: Sequence[Any]) -> list[Any]:
-        assert self.input_signature is not None
-        if len(given) != len(self.input_signature):
-            raise TypeError(
-                f"`{self.name}` takes {len(self.input_signature)} arguments by its input signature, got {len(given)}."
-            )
-        found = []
-        for i, (x, s) in enumerate(zip(given, self.input_signature, strict=True)):
-            t = convert(x, None if isinstance(x, Tensor | Variable) else s.dtype)
-            if not s.is_compatible_with(t):
-                raise TypeError(
-                    f"Argument {i} of `{self.name}` should be {s}, got shape {t.shape} and dtype {t.dtype.name}."
-                )
-            found.append(t)
-        return found
-
     def get_concrete_function(self, *args: Any, **kwargs: Any) -> ConcreteFunction:
-        """The trace for these arguments."""
+        """The trace for these arguments, among which may be `tf.TensorSpec`s; with an input signature, for that."""
+        if self.options.signature is not None and not args and not kwargs:
+            args = self.options.signature
         leaves, spec = self._arguments(args, kwargs)
-        return self._trace((spec, tuple(map(_key, leaves))), leaves, spec)
+        key = (spec, tuple(map(key_of, leaves)))
+        return self._traces.get(key) or self._found_or_traced(key, leaves)
 
     def experimental_get_tracing_count(self) -> int:
         """How often Python was traced."""
-        return self._count + sum(f._count for f in self._methods.values())
+        return self._count
+
+    def _found_or_traced(self, key: Key, leaves: Sequence[Any]) -> ConcreteFunction:
+        with TRACING:
+            found = self._traces.get(key)
+            if found is None:
+                general = next((g for g in self._general if holds(g, key)), None)
+                if general is not None:
+                    found = self._traces[general]
+            if found is None:
+                wanted = generalised(key, list(self._traces)) if self.options.reduce_retracing else key
+                found = self._keep(wanted, self._traced(wanted, leaves))
+            return self._keep(key, found)
+
+    def _keep(self, key: Key, concrete: ConcreteFunction) -> ConcreteFunction:
+        self._traces[key] = concrete
+        if any(isinstance(k, Aval) and not k.is_known for k in key[1]) and key not in self._general:
+            self._general.append(key)
+        while len(self._traces) > MAX_TRACES:
+            old, _ = self._traces.popitem(last=False)
+            self._general = [g for g in self._general if g != old]
+        return concrete
+
+    def _traced(self, key: Key, leaves: Sequence[Any]) -> ConcreteFunction:
+        """A trace for a signature. The first call may create variables; then it is traced once more without them."""
+        spec, parts = key
+        avals = [parts[i] for i in tensor_places(leaves)]
+        first, self._called = not self._called, True
+        trace = self._trace(avals, leaves, spec, "" if first else NOT_FIRST)
+        if trace.created:
+            trace = self._trace(avals, leaves, spec, NOT_ONCE)
+        return ConcreteFunction(self.name, leaves, spec, trace)
+
+    def _trace(self, avals: Sequence[Aval], leaves: Sequence[Any], spec: Any, creates_no_more: str) -> Trace:
+        self._count += 1
+        places = tensor_places(leaves)
+
+        def python(tensors: list[Tensor]) -> Any:
+            inside = list(leaves)
+            for i, t in zip(places, tensors, strict=True):
+                inside[i] = t
+            args, kwargs = optree.tree_unflatten(spec, inside)
+            return self._run(*args, **kwargs)
+
+        examples = [leaves[i] for i in places]
+        return Trace(python, avals, creates_no_more, examples if all(isinstance(x, Tensor) for x in examples) else ())
+
+    def _run(self, *args: Any, **kwargs: Any) -> Any:
+        """The Python function itself, its `if`s and loops converted if that is wanted."""
+        if self.owner is not None:
+            args = (self.owner(), *args)
+        return conversion.call(self.python, args, kwargs, enabled=self.options.autograph)
+
+    # ------------------------------------------------------------------ arguments
+
+    def _arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], Any]:
+        """The leaves of all arguments, arrays and what the input signature says as tensors, and their structure."""
+        bound = self.signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        given: tuple[Any, ...] = bound.args
+        signature = self.options.signature
+        if signature is not None:
+            given = (*self._checked(given[: len(signature)], signature), *given[len(signature) :])
+        arguments: Any = (given, bound.kwargs)
+        leaves, spec = optree.tree_flatten(arguments, none_is_leaf=True)
+        return [as_argument(x) for x in leaves], spec
+
+    def _checked(self, given: Sequence[Any], signature: tuple[Any, ...]) -> list[Any]:
+        if len(given) != len(signature):
+            raise TypeError(f"`{self.name}` takes {len(signature)} arguments by its input signature, got {len(given)}.")
+        return [self._fitted(x, s, i) for i, (x, s) in enumerate(zip(given, signature, strict=True))]
+
+    def _fitted(self, x: Any, s: Any, i: int) -> Any:
+        """An argument as its spec, or its structure of specs, wants it."""
+        if not isinstance(s, TensorSpec):
+            specs, structure = optree.tree_flatten(s, none_is_leaf=True)
+            try:
+                parts = structure.flatten_up_to(x)
+            except ValueError as e:
+                raise TypeError(f"Argument {i} of `{self.name}` should have the structure of {s}: {e}") from None
+            return optree.tree_unflatten(structure, [self._fitted(p, t, i) for p, t in zip(parts, specs, strict=True)])
+        if isinstance(x, TensorSpec):
+            return x
+        try:
+            t = convert(x, None if isinstance(x, Tensor | Variable) else s.dtype)
+        except (TypeError, ValueError) as e:
+            raise TypeError(f"Argument {i} of `{self.name}` should be {s}: {e}") from None
+        if not s.is_compatible_with(t):
+            raise TypeError(
+                f"Argument {i} of `{self.name}` should be {s}, got shape {t.shape} and dtype {t.dtype.name}."
+            )
+        return t
 
     def __repr__(self) -> str:
         return f"<tf.function {self.name}>"
 
 
+class Options:
+    """How a function is traced."""
+
+    def __init__(self, signature: Any, autograph: bool, reduce_retracing: bool) -> None:
+        self.signature = None if signature is None else tuple(signature)
+        self.autograph, self.reduce_retracing = autograph, reduce_retracing
+
+
 def function(
     func: Callable[..., Any] | None = None,
-    input_signature: Sequence[TensorSpec] | None = None,
+    input_signature: Sequence[Any] | None = None,
     autograph: bool = True,
     jit_compile: bool | None = None,
     reduce_retracing: bool = False,
@@ -227,14 +223,21 @@ def function(
 
     A signature is the shapes and dtypes of tensor arguments and the values of all others. Variables are read when the
     function is called and assigned when it ends; a tape outside sees one call. Python's side effects happen once per
-    trace. A function that asks for the value of a tensor, for instance in Python's `if`, is not traced: it runs op by
-    op, with a warning.
+    trace. `if`, `while`, `for`, `and`, `or` and `not` of tensors become part of the graph; of Python values they stay
+    Python's. What a trace cannot hold, such as an op whose result has as many elements as its values say, makes the
+    function run op by op, with one warning that names the op and the place.
 
     Args:
       func: the function; without it, a decorator is returned.
-      input_signature: a `TensorSpec` per argument, to which arguments are converted and against which they are checked.
+      input_signature: a `TensorSpec`, or a structure of them, per argument, to which arguments are converted and
+        against which they are checked. Dimensions that are None there may differ from call to call.
+      autograph: whether Python's control flow is converted.
+      reduce_retracing: dimensions that differ between calls become unknown ones, so that there are few traces.
 
     All other arguments are accepted for compatibility.
+
+    Raises:
+      ValueError: a variable is created in another call than the first.
 
     >>> import gradtape as tf
     >>> @tf.function
@@ -249,47 +252,24 @@ def function(
 
     Source: `tf.function` of TensorFlow 2.
     """
+    options = Options(input_signature, autograph, reduce_retracing or bool(experimental_relax_shapes))
     if func is None:
-        return lambda f: Function(f, input_signature)
-    return Function(func, input_signature)
+        return lambda f: Function(f, options)
+    return Function(func, options)
 
 
-def _argument(x: Any) -> Any:
-    if isinstance(x, np.ndarray | np.generic):
-        return convert(x)
-    return x
-
-
-def _key(x: Any) -> Any:
-    """What of an argument is part of the signature."""
-    if isinstance(x, Tensor):
-        aval: Aval = x._aval
-        return aval
-    if isinstance(x, Variable):
-        return ("variable", x._id)
-    if isinstance(x, set):
-        return ("set", frozenset(x))
-    if isinstance(x, bytearray):
-        return ("bytearray", bytes(x))
-    try:
-        hash(x)
-    except TypeError:
-        return _Itself(x)
-    return (type(x), x)
-
-
-class _Itself:
-    """An object that has no hash, as part of a signature: equal to itself alone. It is held, so that no other object
-    can take its place."""
-
-    def __init__(self, held: Any) -> None:
-        self.held = held
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Itself) and other.held is self.held
-
-    def __hash__(self) -> int:
-        return id(self.held)
+def _warn(name: str, e: SymbolicTensorError) -> None:
+    """Why a function is not traced: the op that wants a value, and where the user's program calls it."""
+    place, op = "", ""
+    for frame in traceback.extract_tb(e.__traceback__):
+        if not is_own_file(frame.filename):
+            place, op = f" at {place_at(frame.filename, frame.lineno or 0)}", ""
+        elif not op and place and frame.name[:1].isalpha() and not frame.filename.startswith(CONVERTED):
+            op = f" in `{frame.name}`"
+    warnings.warn(
+        f"`{name}` asks for the value of a tensor while it is traced{op}{place}, so it runs as Python, op by op: {e}",
+        stacklevel=3,
+    )
 
 
 def _without_first(signature: inspect.Signature) -> inspect.Signature:

@@ -177,7 +177,7 @@ def flatten(structure: Any) -> tuple[list[Any], Any]:
     if isinstance(structure, Tensor | Variable):
         return [structure], None
     leaves, spec = optree.tree_flatten(structure, none_is_leaf=True)
-    return leaves, spec
+    return leaves, None if spec.is_leaf() else spec
 
 
 def leaves_of(structure: Any) -> list[Any]:

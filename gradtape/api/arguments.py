@@ -35,6 +35,8 @@ def integer(value: Any, what: str) -> int:
     """One int from an int, a scalar array or a scalar tensor."""
     try:
         return int(value.__index__())
+    except SymbolicTensorError:
+        raise
     except (AttributeError, TypeError):
         raise TypeError(f"`{what}` should be an integer, got {value!r} of type {type(value).__name__}.") from None
 

@@ -5,21 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import optree
-
 from gradtape.ir.errors import InvalidArgumentError
-from gradtape.recording import flatten
+from gradtape.runtime.control import is_symbolic
 from gradtape.runtime.convert import convert
 from gradtape.runtime.tensor import Tensor
-
-
-def _truth(value: Any, who: str) -> bool:
-    t = convert(value)
-    if t._aval.size != 1:
-        raise InvalidArgumentError(
-            f"`{who}` wants a scalar condition, got shape {t.shape}. Use `tf.where` elementwise."
-        )
-    return bool(t)
+from gradtape.tracing import branching
 
 
 def cond(
@@ -30,13 +20,16 @@ def cond(
 ) -> Any:
     """The result of `true_fn` where the condition holds, else of `false_fn`; only one of them runs.
 
+    While a function is traced, both are traced, and become one op that runs one of them.
+
     Args:
       pred: a scalar bool.
       true_fn, false_fn: functions of nothing.
       name: accepted for compatibility.
 
     Raises:
-      TypeError: a branch that cannot be called.
+      TypeError: a branch that cannot be called; while tracing, results of another structure or other dtypes.
+      InvalidArgumentError: a condition of more than one element.
 
     >>> import gradtape as tf
     >>> float(tf.cond(tf.constant(2.0) > 1.0, lambda: tf.constant(3.0), lambda: tf.constant(4.0)))
@@ -46,7 +39,7 @@ def cond(
         if not callable(branch):
             raise TypeError(f"`{which}` should be a function of no arguments, got {branch!r}.")
     assert true_fn is not None and false_fn is not None
-    return true_fn() if _truth(pred, "cond") else false_fn()
+    return branching.cond(pred, true_fn, false_fn)
 
 
 def case(
@@ -71,8 +64,10 @@ def case(
     >>> float(tf.case([(tf.constant(False), lambda: tf.constant(1.0))], default=lambda: tf.constant(2.0)))
     2.0
     """
-    pairs = list(pred_fn_pairs)
-    holding = [fn for pred, fn in pairs if _truth(pred, "case")]
+    pairs = [(branching.truth(pred, "case"), fn) for pred, fn in pred_fn_pairs]
+    if any(is_symbolic(pred) for pred, _ in pairs):
+        return _case_by_case(pairs, default)
+    holding = [fn for pred, fn in pairs if pred]
     if exclusive and len(holding) > 1:
         raise InvalidArgumentError(f"{len(holding)} conditions of `case` hold, and `exclusive` allows one.")
     if holding:
@@ -80,6 +75,14 @@ def case(
     if default is None:
         raise InvalidArgumentError("No condition of `case` holds. Give a `default`.")
     return default()
+
+
+def _case_by_case(pairs: Sequence[tuple[Tensor, Callable[[], Any]]], default: Callable[[], Any] | None) -> Any:
+    """One condition inside the other; without a default the last function needs no condition."""
+    (pred, fn), *others = pairs
+    if not others:
+        return fn() if default is None else branching.cond(pred, fn, default, "case")
+    return branching.cond(pred, fn, lambda: _case_by_case(others, default), "case")
 
 
 def switch_case(
@@ -101,10 +104,11 @@ def switch_case(
         table = dict(branch_fns)
     else:
         table = dict(enumerate(branch_fns))
-    chosen = table.get(int(convert(branch_index)))
-    if chosen is None:
-        chosen = default if default is not None else table[max(table)]
-    return chosen()
+    other: Any = default if default is not None else table[max(table)]
+    index = convert(branch_index)
+    if is_symbolic(index):
+        return _case_by_case([(index == k, fn) for k, fn in table.items()], other)
+    return table.get(int(index), other)()
 
 
 def while_loop(
@@ -120,6 +124,9 @@ def while_loop(
 ) -> Any:
     """Apply `body` to the loop variables as long as `cond` holds.
 
+    While a function is traced, `cond` and `body` are traced once, and become one op; loop variables keep their shapes
+    and dtypes.
+
     Args:
       cond: a function of the loop variables to a scalar bool.
       body: a function of the loop variables to new ones, in the same structure.
@@ -131,39 +138,12 @@ def while_loop(
       The last loop variables, in the structure of `loop_vars`.
 
     Raises:
-      ValueError: `body` returns another structure.
+      ValueError: `body` returns another structure; while tracing, tensors of other shapes.
+      TypeError: while tracing, `body` returns tensors of other dtypes.
 
     >>> import gradtape as tf
     >>> i, x = tf.while_loop(lambda i, x: i < 3, lambda i, x: (i + 1, x * 2.0), [tf.constant(0), tf.constant(1.0)])
     >>> int(i), float(x)
     (3, 8.0)
     """
-    leaves, spec = flatten(loop_vars)
-    state = [convert(x) for x in leaves]
-    rounds = None if maximum_iterations is None else int(convert(maximum_iterations))
-    done = 0
-    while rounds is None or done < rounds:
-        now = _arguments(state, spec)
-        if not _truth(cond(*now), "while_loop"):
-            break
-        result = body(*now)
-        if not isinstance(result, list | tuple) or (len(now) == 1 and not _matches(result, now)):
-            result = (result,)
-        new, _ = flatten(tuple(result))
-        if len(new) != len(state):
-            raise ValueError(f"`body` should return {len(state)} loop variables, got {len(new)}.")
-        state = [convert(x, s.dtype) if not isinstance(x, Tensor) else x for x, s in zip(new, state, strict=True)]
-        done += 1
-    return state[0] if spec is None else optree.tree_unflatten(spec, state)
-
-
-def _arguments(state: list[Tensor], spec: Any) -> tuple[Any, ...]:
-    if spec is None:
-        return (state[0],)
-    whole = optree.tree_unflatten(spec, state)
-    return tuple(whole) if isinstance(whole, list | tuple) else (whole,)
-
-
-def _matches(result: Any, now: tuple[Any, ...]) -> bool:
-    """Whether what the body returned is a list of the one loop variable, and not that variable itself."""
-    return len(result) == 1 and not isinstance(now[0], list | tuple)
+    return branching.while_loop(cond, body, loop_vars, maximum_iterations)

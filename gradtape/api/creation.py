@@ -17,7 +17,8 @@ from gradtape.ops.comparison import SELECT
 from gradtape.ops.layout import BROADCAST_TO, RESHAPE
 from gradtape.runtime.convert import as_optional_dtype, convert, convert_all, requested
 from gradtape.runtime.dispatch import binary, execute, unary
-from gradtape.runtime.tensor import Tensor, from_array, wrap
+from gradtape.runtime.ranges import SymbolicRange
+from gradtape.runtime.tensor import SymbolicTensor, Tensor, from_array, wrap
 from gradtape.runtime.variable import Variable
 
 
@@ -192,8 +193,10 @@ def eye(
     return from_array(matrix)
 
 
-def range(start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, name: str = "range") -> Tensor:
+def range(start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, name: str = "range") -> Any:
     """Numbers from `start` in steps of `delta`, up to but without `limit`.
+
+    While a function is traced and a bound has no value, what comes can be looped over by `for`, and is no tensor.
 
     Raises:
       InvalidArgumentError: a step of 0, or in the other direction.
@@ -209,6 +212,8 @@ def range(start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, name
         for v in (start, limit, delta)
     ]
     wanted = as_optional_dtype(dtype) or _widest(parts)
+    if any(isinstance(p, SymbolicTensor) for p in parts):
+        return SymbolicRange(*(unary(CAST.bind(dtype=wanted), p) if p.dtype is not wanted else p for p in parts))
     first, last, step = (np.asarray(p)[()].item() for p in parts)
     if step == 0:
         raise InvalidArgumentError("`range` requires a step (`delta`) other than 0.")

@@ -22,6 +22,7 @@ from gradtape.ops.random_bits import LOW, RANDOM_BITS, blocks, rounds
 from gradtape.runtime.convert import convert
 from gradtape.runtime.dispatch import binary, execute
 from gradtape.runtime.operators import operand
+from gradtape.runtime.state import new_id
 from gradtape.runtime.tensor import Tensor, from_array, wrap
 from gradtape.runtime.trace import function_tracer
 
@@ -30,6 +31,28 @@ Dims = tuple[int, ...]
 
 
 FRESH: list[Callable[[], Tensor]] = []  # a state that no draw had before: `api.seeds` puts it here
+
+
+class _Stream:
+    """The state of a traced function's draws, as if it were a variable: each call begins with a fresh one, and each
+    draw, in branches and loops too, goes on from the one before."""
+
+    def __init__(self) -> None:
+        self._id = new_id()
+        self._aval = aval((2,), uint64)
+
+    def read(self) -> Tensor:
+        tracer = function_tracer()
+        return FRESH[0]() if tracer is None else tracer.read(self)
+
+    def assign(self, value: Tensor) -> None:
+        tracer = function_tracer()
+        if tracer is not None:
+            tracer.assign(self, value)
+
+
+STREAM = _Stream()
+NEXT = 1 << 40  # blocks between two draws
 
 
 class Source(NamedTuple):
@@ -61,9 +84,8 @@ def bits(dims: Dims, source: Source) -> Tensor:
     state: Tensor = wrap(np.array(source, np.uint64), aval((2,), uint64))
     tracer = function_tracer()
     if tracer is not None:
-        tracer.draws += 1
-        start = tracer.call_time("random numbers", FRESH[0])
-        state = binary(ADD.bind(), start, wrap(np.array([0, tracer.draws << 40], np.uint64), state._aval))
+        state = binary(ADD.bind(), STREAM.read(), wrap(np.array([0, NEXT], np.uint64), state._aval))
+        STREAM.assign(state)
     result: Tensor = execute(RANDOM_BITS.bind(shape=dims), (state,))
     return result
 

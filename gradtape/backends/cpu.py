@@ -21,6 +21,7 @@ from gradtape.ops.call import Call, Ruled
 from gradtape.ops.composite import Composite
 from gradtape.ops.contraction import Contraction
 from gradtape.ops.control import Cond, EmptyStack, Scan, StackSum, While
+from gradtape.ops.host import Host
 from gradtape.ops.layout import Positions
 from gradtape.ops.op import Constant, Op, Step
 from gradtape.ops.opaque import Opaque
@@ -208,12 +209,13 @@ RULES: dict[type, Callable[[Step], Kernel]] = {
     Opaque: _with_module,
     Composite: _composite,
     Call: _call,
-    Ruled: _ruled,
     Cond: _around_graphs(control.cond),
     While: _around_graphs(control.while_loop),
     Scan: _around_graphs(control.scan),
     StackSum: _around_graphs(control.add_stacks),
     EmptyStack: _around_graphs(control.empty_stack),
+    Host: lambda step: step.params["function"],
+    Ruled: _ruled,
     Assemble: _assemble,
     Tiles: _tiles,
     Constant: _constant,

@@ -61,7 +61,7 @@ class CompiledGraph:
                 arrays = STATE.run(self.kernel, *operands)
             except RuntimeError as e:
                 arrays = run_apart(e, self.kernel, *operands)
-            return [wrap(a if v.shape else a[()], v) for a, v in zip(arrays, self.avals, strict=True)]
+            return [wrap(a[()] if type(a) is np.ndarray else a, v) for a, v in zip(arrays, self.avals, strict=True)]
         step = self.recorded.get(active)
         if step is None:
             step = self.recorded[active] = call_step(augmented(self.graph, active))

@@ -10,10 +10,13 @@ from gradtape.ir.aval import aval
 from gradtape.ir.dtypes import bool_, int64
 from gradtape.ir.errors import InvalidArgumentError
 from gradtape.ir.shapes import shape_text
+from gradtape.ops.arithmetic import ADD
+from gradtape.ops.comparison import LESS, SELECT
+from gradtape.ops.indexing import GATHER
 from gradtape.ops.layout import RESHAPE, SLICE
-from gradtape.runtime.dispatch import binary, unary
+from gradtape.runtime.dispatch import binary, execute, unary
 from gradtape.runtime.masking import is_mask, masked
-from gradtape.runtime.tensor import Tensor, wrap
+from gradtape.runtime.tensor import SymbolicTensor, SymbolicTensorError, Tensor, wrap
 
 
 def subscript(x: Tensor, key: Any) -> Tensor:
@@ -29,6 +32,8 @@ def subscript(x: Tensor, key: Any) -> Tensor:
             return masked(x, key, 0)
         key = tuple(key) if isinstance(key, list) else key
     parts = key if isinstance(key, tuple) else (key,)
+    if any(isinstance(p, SymbolicTensor) for p in parts):
+        return _picked(x, _expanded(parts, x))
     cut = _Cut(x, _expanded(parts, x))
     if cut.axes:
         step = SLICE.bind(axes=tuple(cut.axes), sizes=tuple(cut.sizes), strides=tuple(cut.strides))
@@ -41,6 +46,37 @@ def positions(values: Any) -> Tensor:
     """A vector of positions as a tensor."""
     array = np.array(values, np.int64)
     return wrap(array, aval(array.shape, int64))
+
+
+def _picked(x: Tensor, parts: list[Any]) -> Tensor:
+    """A subscript with indices whose values are not known: along these axes elements are gathered, last axis first."""
+    rest = [slice(None) if isinstance(p, SymbolicTensor) else p for p in parts]
+    axes = [k for k, p in enumerate(p for p in parts if p is None or isinstance(p, slice | SymbolicTensor)) if _by(p)]
+    result = subscript(x, tuple(rest))
+    for axis, index in zip(reversed(axes), reversed([p for p in parts if _by(p)]), strict=True):
+        result = binary(GATHER.bind(axis=axis, batch_dims=0), result, _from_start(index, result._aval.dims[axis]))
+    return result
+
+
+def _by(part: Any) -> bool:
+    """Whether a part is an index without a value.
+
+    Raises:
+      TypeError: a tensor without a value that is no integer scalar.
+    """
+    if isinstance(part, SymbolicTensor) and (part._aval.shape != () or not part._aval.dtype.is_integer):
+        raise TypeError(
+            f"A tensor among other indices should be a scalar of int32 or int64, got {part._aval!r}. To pick several "
+            "positions use `tf.gather(x, indices)`."
+        )
+    return isinstance(part, SymbolicTensor)
+
+
+def _from_start(index: Tensor, n: int) -> Tensor:
+    """An index that may count from the end, counted from the start."""
+    zero, size = (wrap(index._aval.dtype.numpy_dtype.type(k), index._aval) for k in (0, n))
+    found: Tensor = execute(SELECT.bind(), (binary(LESS.bind(), index, zero), binary(ADD.bind(), index, size), index))
+    return found
 
 
 class _Cut:
@@ -111,6 +147,8 @@ def _integer(part: Any) -> int:
         )
     try:
         return int(part.__index__())
+    except SymbolicTensorError:
+        raise
     except (AttributeError, TypeError):
         raise TypeError(
             "Only integers, slices (`:`), ellipsis (`...`), tf.newaxis (`None`) and scalar tf.int32/tf.int64 tensors "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,7 @@ from gradtape.ir.aval import Aval, aval_of
 from gradtape.ir.dtypes import DType
 from gradtape.ir.errors import OperatorNotAllowedInGraphError
 from gradtape.ir.shapes import TensorShape, shape_text
-from gradtape.runtime.places import NOTES, calling_place, is_own, place_of, user_frame
+from gradtape.runtime.places import NOTES, asked_by_user, place_of, user_frame
 from gradtape.runtime.state import new_id
 
 
@@ -236,9 +235,10 @@ class Tensor(Operators):
         if name == "_array":
             raise SymbolicTensorError(
                 f"The value of {self!r} is not known: the function that it belongs to runs for all of its inputs at "
-                "once. `.numpy()`, `bool()`, `float()` and Python's `if` want a value; use `tf.where` and other ops "
-                f"({calling_place()})."
+                "once. `.numpy()`, `bool()`, `float()` and Python's `if` want a value; use `tf.where` and other ops."
             )
+        if name == "numpy":
+            raise no_value(self, "`.numpy()`", NoNumpyError)
         hint = f" Use {HINTS[name]}." if name in HINTS else ""
         raise AttributeError(f"A Tensor has no attribute `{name}`.{hint}")
 
@@ -254,13 +254,13 @@ class SymbolicTensor(Tensor):
 
     __slots__ = ("_place", "_tracer", "_value")
 
-    _place: str  # where it was made
+    _place: tuple[str, int] | None  # file and line where it was made, in functions
     _tracer: Any
     _value: Any
 
     @property
     def numpy(self) -> Any:
-        raise no_value(self, "`.numpy()`", NoNumpyError)
+        raise AttributeError("numpy")  # `__getattr__` says why
 
     def __bool__(self) -> bool:
         raise no_value(self, "a truth value (`if`, `while`, `and`, `bool()`)", NoTruthError)
@@ -281,7 +281,7 @@ class SymbolicTensor(Tensor):
         raise no_value(self, "an integer, as an index or a size,", SymbolicTensorError)
 
     def __iter__(self) -> Iterator[Tensor]:
-        if self._tracer.is_function and not is_own(sys._getframe(1)):
+        if self._tracer.is_function and asked_by_user(1):
             raise no_value(self, "its elements, one by one,", NoTruthError)
         return super().__iter__()
 
@@ -316,8 +316,7 @@ class NoArrayError(SymbolicTensorError, NotImplementedError):
 
 def no_value(t: Tensor, what: str, error: type[SymbolicTensorError]) -> SymbolicTensorError:
     """The error for asking for a value: it says where, and what to use."""
-    by_user = not is_own(sys._getframe(2))
-    frame = user_frame()
+    by_user, frame = asked_by_user(2), user_frame()
     note = NOTES.get(frame.f_code) or "Use ops of tensors: `tf.cond`, `tf.while_loop`, `tf.where`, `tf.cast`."
     made = error(
         f"{place_of(frame)} asks for {what} of {t!r}, whose value is not known while the function is traced: it "

@@ -5,18 +5,25 @@ for one gets `SymbolicTensorError`, and eager dispatch answers it by adding a no
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from gradtape.backends.cpu import lower
+from gradtape.backends.program import compile_graph
 from gradtape.ir.aval import Aval
 from gradtape.ir.graph import Graph, Value
 from gradtape.ops.op import Step, apply
+from gradtape.runtime.places import line_of, place_at, place_of, user_frame
 from gradtape.runtime.state import STATE, new_id
-from gradtape.runtime.tensor import SymbolicTensor, Tensor
+from gradtape.runtime.tensor import SymbolicTensor, Tensor, wrap
+from gradtape.transforms.dependence import leaves
 
 
 class Tracer:
     """One graph in the making: its inputs, and the tensors from outside that it came to use."""
+
+    is_function = False  # it is a whole function or a block of one, and takes in all that is computed in it
 
     def __init__(self, inputs: Sequence[Aval]) -> None:
         self.inputs = [Value(a) for a in inputs]
@@ -29,6 +36,7 @@ class Tracer:
         """A tensor that stands for a value of this graph."""
         t = SymbolicTensor.__new__(SymbolicTensor)
         t._aval, t._id, t._value, t._tracer = v.aval, new_id(), v, self
+        t._place = line_of(user_frame()) if self.is_function else None
         return t
 
     def value_of(self, t: Tensor) -> Value:
@@ -64,28 +72,40 @@ def traced(step: Step, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
 
 
 def _innermost(inputs: Sequence[Tensor]) -> Tracer:
-    involved = [t._tracer for t in inputs if isinstance(t, SymbolicTensor)]
+    symbols = [t for t in inputs if isinstance(t, SymbolicTensor)]
+    for t in symbols:
+        if not any(t._tracer is tracer for tracer in STATE.tracers):
+            raise out_of_scope(t)
     for tracer in reversed(STATE.tracers):
-        if any(tracer is t for t in involved):
+        if tracer.is_function or any(tracer is t._tracer for t in symbols):
             return tracer
-    raise ValueError(
-        "A symbolic tensor was used after the function that it belongs to had been traced. Return it from that "
-        "function, instead of keeping it in a variable, a list or an attribute."
+    raise AssertionError("the tracer of each of them is among those at work")
+
+
+def out_of_scope(t: SymbolicTensor) -> TypeError:
+    """The error for a symbolic tensor that outlived the function, or the block of it, in which it was made."""
+    made = f", made at {place_at(*t._place)}," if t._place else ""
+    return TypeError(
+        f"{t!r}{made} is out of scope at {place_of(user_frame())}: the function or the branch or loop that it belongs "
+        "to had been traced. Return it from there, instead of keeping it in a list, an attribute or a global name."
     )
 
 
 class FunctionTracer(Tracer):
     """The graph of a whole function, which is called again later: variables are read when it is called and given
-    their new values when it ends, and random numbers are drawn anew in each call."""
+    their new values when it ends. The same for a block of a function: a branch, the body of a loop."""
+
+    is_function = True
 
     def __init__(self, inputs: Sequence[Aval]) -> None:
         super().__init__(inputs)
         self.differentiable = True
-        self.variables: dict[int, tuple[Any, Value]] = {}  # by id: the variable, and its value at the beginning
+        self.variables: dict[int, tuple[Any, Value]] = {}  # by id: the variable (or other state), its first value
         self.present: dict[int, Tensor] = {}  # its value now
         self.assigned: dict[int, Any] = {}
-        self.late: dict[str, tuple[Callable[[], Tensor], SymbolicTensor]] = {}
-        self.draws = 0
+        self.created: list[Any] | None = None  # the variables that it makes; None: a block of a function
+        self.creates_no_more = ""  # why it must not make any
+        self.examples: Sequence[Tensor] = self.symbols  # the inputs of the call for which it is traced
 
     def read(self, variable: Any) -> Tensor:
         """A variable's value at this point of the function."""
@@ -102,14 +122,62 @@ class FunctionTracer(Tracer):
         self.present[variable._id] = value
         self.assigned[variable._id] = variable
 
-    def call_time(self, name: str, supplier: Callable[[], Tensor]) -> SymbolicTensor:
-        """A tensor that is made anew in each call."""
-        if name not in self.late:
-            self.late[name] = (supplier, self.symbol(Value(supplier()._aval)))
-        return self.late[name][1]
+    def evaluated(self, t: SymbolicTensor) -> Any:
+        """The array of a symbolic tensor, as things are now; of the function's inputs, those of its first call.
+
+        Raises:
+          ValueError: it depends on what has no value.
+        """
+        held = [c for c, _ in self.captured.values()]
+        needed = [*(e for e, v in zip(self.examples, self.inputs, strict=True) if leaves([t._value], [v])), *held]
+        if any(isinstance(c, SymbolicTensor) for c in needed):
+            raise ValueError(
+                f"{place_of(user_frame())}: the initial value of a variable depends on a tensor without a value. Make "
+                "the variable outside, or give an initial value that does not."
+            )
+        state, captured = list(self.variables.values()), list(self.captured.values())
+        inputs = [*self.inputs, *(v for _, v in state), *(v for _, v in captured)]
+        with outside():
+            given = [*self.examples, *(v.read() for v, _ in state), *held]
+            run = compile_graph(Graph(inputs, [t._value]), lower)
+            (array,) = STATE.run(run, *(None if isinstance(x, SymbolicTensor) else x._array for x in given))
+        return array
+
+
+def evaluated(t: SymbolicTensor) -> Tensor:
+    """A tensor that does not depend on the inputs of the function that is being traced, with its value."""
+    array = t._tracer.evaluated(t)
+    return wrap(array if t._aval.shape else array[()], t._aval)
+
+
+def creating() -> list[Any] | None:
+    """Where the function that is being traced keeps the variables that it makes.
+
+    Raises:
+      ValueError: it must not make any.
+    """
+    for tracer in reversed(STATE.tracers):
+        if isinstance(tracer, FunctionTracer) and tracer.created is not None:
+            if tracer.creates_no_more:
+                raise ValueError(f"{place_of(user_frame())}: {tracer.creates_no_more}")
+            return tracer.created
+    return None
+
+
+@contextlib.contextmanager
+def outside() -> Iterator[None]:
+    """A block that runs at once, and unrecorded, though a function is being traced around it."""
+    held = STATE.tracers, STATE.recorders
+    STATE.tracers, STATE.recorders = (), ()
+    try:
+        yield
+    finally:
+        STATE.tracers, STATE.recorders = held
 
 
 def function_tracer() -> FunctionTracer | None:
-    """The tracer of the innermost function that is being traced, if nothing else is traced inside it."""
-    tracers = STATE.tracers
-    return tracers[-1] if tracers and isinstance(tracers[-1], FunctionTracer) else None
+    """The tracer of the innermost function, or block of one, that is being traced."""
+    for tracer in reversed(STATE.tracers):
+        if isinstance(tracer, FunctionTracer):
+            return tracer
+    return None

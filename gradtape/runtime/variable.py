@@ -17,10 +17,11 @@ from gradtape.ops.arithmetic import ADD, SUBTRACT
 from gradtape.runtime import convert as conversion
 from gradtape.runtime.convert import convert
 from gradtape.runtime.dispatch import binary
+from gradtape.runtime.hosted import scattered
 from gradtape.runtime.indexed_slices import scatter_into
 from gradtape.runtime.state import STATE, new_id, quietly
-from gradtape.runtime.tensor import Operators, Reference, Tensor, array_text, wrap
-from gradtape.runtime.trace import FunctionTracer, function_tracer
+from gradtape.runtime.tensor import Operators, Reference, SymbolicTensor, Tensor, array_text, wrap
+from gradtape.runtime.trace import FunctionTracer, creating, evaluated, function_tracer, outside
 
 _names = itertools.count()
 
@@ -75,12 +76,17 @@ class Variable(Operators):
     ) -> None:
         if initial_value is None:
             raise ValueError("A Variable needs an `initial_value`: a tensor, an array, a number or a callable.")
-        value = initial_value() if callable(initial_value) else initial_value
+        created = creating() if STATE.tracers else None
+        value = _initial(initial_value)
         tensor = conversion.requested(value, conversion.as_optional_dtype(dtype))
         if shape is not None and not TensorShape(shape).is_compatible_with(tensor.shape):
             raise ValueError(
                 f"The initial value's shape {tensor.shape} is not compatible with shape {TensorShape(shape)}."
             )
+        if isinstance(tensor, SymbolicTensor):
+            tensor = evaluated(tensor)
+        if created is not None:
+            created.append(self)
         self._id = new_id()
         self._aval: Aval = tensor._aval
         self._trainable = bool(trainable)
@@ -113,6 +119,11 @@ class Variable(Operators):
     def _read_traced(self, tracer: FunctionTracer | None) -> Tensor:
         """While a function is traced: its own view of the variable. Other traces see the present value."""
         snapshot = self._snapshot if tracer is None else tracer.read(self)
+        if tracer is not None and isinstance(snapshot, SymbolicTensor) and STATE.recorders:
+            known = STATE.reads.get(self._id)
+            if not isinstance(known, SymbolicTensor) or known._value is not snapshot._value:
+                known = STATE.reads[self._id] = tracer.symbol(snapshot._value)
+            snapshot = known
         for watcher in STATE.watchers:
             watcher(self)
         for recorder in STATE.recorders:
@@ -127,10 +138,15 @@ class Variable(Operators):
 
     def numpy(self) -> Any:
         """A copy of the present value as a NumPy array."""
-        return self._snapshot.numpy()
+        return self._now().numpy()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
-        return self._snapshot.__array__(dtype, copy)
+        return self._now().__array__(dtype, copy)
+
+    def _now(self) -> Tensor:
+        """The present value, as Python asks for it: while a function is traced it has none."""
+        tracer = function_tracer() if STATE.tracers else None
+        return self._snapshot if tracer is None else tracer.read(self)
 
     @property
     def shape(self) -> TensorShape:
@@ -267,6 +283,8 @@ class Variable(Operators):
         return self._scatter("assign", sparse_delta)
 
     def _scatter(self, how: str, delta: Any) -> Variable:
+        if STATE.tracers and function_tracer() is not None:
+            return self.assign(scattered(how, self.read(), delta))
         array = self._owned()
         if array is None:
             array = np.array(self._snapshot._array, order="C")
@@ -306,16 +324,16 @@ class Variable(Operators):
         raise TypeError("Variable is unhashable. Instead, use variable.ref() as the key.")
 
     def __bool__(self) -> bool:
-        return bool(self._snapshot)
+        return bool(self._now())
 
     def __float__(self) -> float:
-        return float(self._snapshot)
+        return float(self._now())
 
     def __int__(self) -> int:
-        return int(self._snapshot)
+        return int(self._now())
 
     def __index__(self) -> int:
-        return self._snapshot.__index__()
+        return self._now().__index__()
 
     def __len__(self) -> int:
         return len(self._snapshot)
@@ -324,7 +342,7 @@ class Variable(Operators):
         return iter(self.read())
 
     def __format__(self, spec: str) -> str:
-        return format(self._snapshot, spec)
+        return format(self._now(), spec)
 
     def _not_in_place(self, other: Any) -> Any:
         """`variable += value` would bind the name to a tensor, and what was meant is an assignment.
@@ -340,6 +358,8 @@ class Variable(Operators):
     __iadd__ = __isub__ = __imul__ = __itruediv__ = __ipow__ = _not_in_place
 
     def __repr__(self) -> str:
+        if isinstance(self._now(), SymbolicTensor):
+            return f"<tf.Variable '{self.name}' shape={shape_text(self._aval.shape)} dtype={self.dtype.name}>"
         return (
             f"<tf.Variable '{self.name}' shape={shape_text(self._aval.shape)} dtype={self.dtype.name}, "
             f"numpy={array_text(self).lstrip(chr(10)) if self.ndim < 2 else array_text(self)}>"
@@ -354,6 +374,16 @@ class Variable(Operators):
 
 class ResourceVariable(Variable):
     """What `tf.Variable` makes; the name that TensorFlow's variables have."""
+
+
+def _initial(value: Any) -> Any:
+    """What a variable begins with; a function that gives it runs at once, though another one is being traced."""
+    if not callable(value):
+        return value
+    if not STATE.tracers:
+        return value()
+    with outside():
+        return value()
 
 
 def _restored(value: Any, trainable: bool, name: str, dtype: str) -> Variable:

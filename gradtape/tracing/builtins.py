@@ -1,0 +1,41 @@
+"""Python's built-in functions, of tensors. Floor: tape."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable
+from typing import Any
+
+from gradtape.runtime.control import is_staged, is_symbolic
+from gradtape.runtime.variable import Variable
+
+# What a built-in function is of tensors without a value: the floor that has the functions puts them here.
+OF_TENSORS: dict[Any, Callable[..., Any]] = {}
+
+IN_CONTEXT = {
+    builtins.eval: "eval_in_original_context",
+    builtins.super: "super_in_original_context",
+}
+SCOPES = {builtins.globals: "globals_in_original_context", builtins.locals: "locals_in_original_context"}
+
+
+def called(
+    f: Any, args: tuple[Any, ...], kwargs: dict[str, Any], library: Any, scope: Any, callback: Callable[[Any], Any]
+) -> Any:
+    """A built-in function, called in converted code."""
+    if f in IN_CONTEXT:
+        return getattr(library.builtins, IN_CONTEXT[f])(f, args, scope)
+    if f in SCOPES:
+        return getattr(library.builtins, SCOPES[f])(scope)
+    if f in (map, filter):
+        return f(callback(args[0]), *args[1:], **kwargs)
+    if f in OF_TENSORS and any(map(_is_traced, args)):
+        return OF_TENSORS[f](*args, **kwargs)
+    return f(*args, **kwargs)
+
+
+def _is_traced(x: Any) -> bool:
+    """Whether an argument, or one of a list of them, has no value."""
+    if isinstance(x, list | tuple):
+        return any(map(_is_traced, x))
+    return is_symbolic(x) or (isinstance(x, Variable) and is_staged())

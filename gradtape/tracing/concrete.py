@@ -1,0 +1,133 @@
+"""One trace of a Python function: a graph over its tensors, its variables and what it captured. Floor: tape."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import optree
+
+from gradtape.ir.aval import Aval
+from gradtape.ir.graph import Graph, Value
+from gradtape.runtime.backward import CompiledGraph
+from gradtape.runtime.convert import convert
+from gradtape.runtime.state import STATE
+from gradtape.runtime.tensor import Tensor
+from gradtape.runtime.trace import FunctionTracer
+from gradtape.runtime.variable import Variable
+from gradtape.tracing.branching import Packed
+from gradtape.tracing.signatures import TensorSpec
+
+TRACING = threading.RLock()  # one thread traces at a time: a function that traces another one waits for no third
+
+
+class Trace:
+    """The graph of a call: of tensors, variables as the call begins and captured tensors, to the results and to what
+    assigned variables are when it ends."""
+
+    def __init__(
+        self,
+        python: Callable[[list[Tensor]], Any],
+        avals: Sequence[Aval],
+        creates_no_more: str = "",
+        examples: Sequence[Tensor] = (),
+    ) -> None:
+        tracer = FunctionTracer(avals)
+        if examples:
+            tracer.examples = examples
+        tracer.created, tracer.creates_no_more = [], creates_no_more
+        outer, STATE.recorders = STATE.recorders, ()
+        watchers, STATE.watchers = STATE.watchers, ()
+        try:
+            self.results: Packed = tracer.run(lambda: Packed(python(list(tracer.symbols))))
+        finally:
+            STATE.recorders, STATE.watchers = outer, watchers
+        self.created = tracer.created
+        self.assigned = list(tracer.assigned.values())
+        outputs = [*self.results.tensors, *(tracer.present[v._id] for v in self.assigned)]
+        graph, self.captured = tracer.graph(outputs)
+        self.variables = [v for v, _ in tracer.variables.values()]
+        inputs: list[Value] = [
+            *tracer.inputs,
+            *(v for _, v in tracer.variables.values()),
+            *graph.inputs[len(tracer.inputs) :],
+        ]
+        self.compiled = CompiledGraph(Graph(inputs, graph.outputs))
+
+    def run(self, tensors: Sequence[Tensor]) -> Any:
+        """The results for other tensors; variables are read now, and assigned at the end."""
+        made = self.compiled([*tensors, *(v.read() for v in self.variables), *self.captured])
+        count = len(made) - len(self.assigned)
+        for v, new in zip(self.assigned, made[count:], strict=True):
+            v.assign(new)
+        return self.results.with_tensors(made[:count])
+
+
+class ConcreteFunction:
+    """A traced function for arguments of one signature; it is called with the tensors among them."""
+
+    def __init__(self, name: str, leaves: Sequence[Any], spec: Any, trace: Any) -> None:
+        self.name, self.spec, self.trace = name, spec, trace
+        self.places = tensor_places(leaves)
+        self.leaves = [x if i not in self.places else TensorSpec(x.shape, x.dtype) for i, x in enumerate(leaves)]
+
+    def run(self, leaves: Sequence[Any]) -> Any:
+        """The results for these leaves of all arguments."""
+        return self.trace.run([leaves[i] for i in self.places])
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The results for arguments of this signature: all of them, or the tensors alone in their order.
+
+        Raises:
+          TypeError: another number of tensors, or one of another shape or dtype.
+        """
+        arguments: Any = (args, kwargs)
+        leaves, spec = optree.tree_flatten(arguments, none_is_leaf=True)
+        given = [leaves[i] for i in self.places] if spec == self.spec else leaves
+        if len(given) != len(self.places):
+            raise TypeError(f"`{self.name}` was traced for {len(self.places)} tensors, got {len(given)} arguments.")
+        return self.trace.run([self._fitting(x, k) for k, x in enumerate(given)])
+
+    def _fitting(self, x: Any, k: int) -> Tensor:
+        spec: TensorSpec = self.leaves[self.places[k]]
+        t = convert(x, None if isinstance(x, Tensor | Variable) else spec.dtype)
+        if not spec.is_compatible_with(t):
+            raise TypeError(
+                f"Tensor {k} of `{self.name}` should be {spec}, got shape {t.shape} and dtype {t.dtype.name}."
+            )
+        return t
+
+    @property
+    def structured_input_signature(self) -> Any:
+        """The arguments, positional and by keyword, with specs in the place of tensors."""
+        return optree.tree_unflatten(self.spec, self.leaves)
+
+    @property
+    def graph(self) -> Graph:
+        """The graph that a call runs."""
+        found: Graph = self.trace.compiled.graph
+        return found
+
+    @property
+    def variables(self) -> tuple[Variable, ...]:
+        """The variables that a call reads or assigns."""
+        return tuple(v for v in self.trace.variables if isinstance(v, Variable))
+
+    @property
+    def trainable_variables(self) -> tuple[Variable, ...]:
+        """Those variables that are trainable."""
+        return tuple(v for v in self.variables if v.trainable)
+
+    @property
+    def captured_inputs(self) -> list[Any]:
+        """The variables and tensors from outside."""
+        return [*self.variables, *self.trace.captured]
+
+    def __repr__(self) -> str:
+        return f"<concrete function {self.name}>"
+
+
+def tensor_places(leaves: Sequence[Any]) -> list[int]:
+    """Which leaves of the arguments are tensors, or stand for some."""
+    return [i for i, x in enumerate(leaves) if isinstance(x, Tensor | TensorSpec)]

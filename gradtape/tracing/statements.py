@@ -1,0 +1,278 @@
+"""What rewritten statements do: of values, what Python does; of tensors, branches and loops. Floor: tape.
+
+A statement comes as functions: of its blocks, and of the names that they change (`get_state`, `set_state`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from gradtape.ops.comparison import LOGICAL_AND, LOGICAL_NOT
+from gradtape.ops.indexing import GATHER
+from gradtape.runtime import control
+from gradtape.runtime.convert import convert
+from gradtape.runtime.dispatch import binary, unary
+from gradtape.runtime.places import place_of, user_frame
+from gradtape.runtime.ranges import SymbolicRange
+from gradtape.runtime.tensor import SymbolicTensor, Tensor
+from gradtape.runtime.variable import Variable
+from gradtape.tracing.branching import cond, truth
+from gradtape.tracing.state import Names, pair_up
+
+LIBRARY: list[Any] = []  # the library that rewrites functions, when it is loaded
+Get = Callable[[], Sequence[Any]]
+Set = Callable[[Sequence[Any]], None]
+
+
+def _value(x: Any) -> Any:
+    """A condition as a tensor where it is a variable."""
+    return x.read() if isinstance(x, Variable) and control.is_staged() else x
+
+
+# ------------------------------------------------------------------ if
+
+
+def if_stmt(
+    test: Any,
+    body: Callable[[], Any],
+    orelse: Callable[[], Any],
+    get_state: Get,
+    set_state: Set,
+    symbol_names: Sequence[str],
+    nouts: int,
+) -> None:
+    """`if test: body; else: orelse`. The first `nouts` names are used later."""
+    test = _value(test)
+    if not control.is_symbolic(test):
+        (body if test else orelse)()
+        return
+    before = get_state()
+    after: list[Sequence[Any]] = []
+
+    def block(f: Callable[[], Any]) -> control.Block:
+        def run(_: list[Tensor]) -> list[Tensor]:
+            set_state(before)
+            f()
+            after.append(get_state())
+            return []
+
+        return run
+
+    holds = truth(test, "if")
+    branches = [control.Traced(block(f), []) for f in (body, orelse)]
+    names = Names(symbol_names[:nouts], LIBRARY[0])
+    joined = [pair_up(names.names[k], (after[0][k], after[1][k]), names, _opposite_of(test)) for k in range(nouts)]
+    for k, b in enumerate(branches):
+        b.convert(lambda k=k: [t for j in joined for t in j.tensors(k)])  # type: ignore[misc]
+    made = iter(control.join(holds, branches))
+    set_state([*(j.rebuilt(made) for j in joined), *before[nouts:]])
+
+
+def _opposite_of(test: SymbolicTensor) -> Any:
+    """The value that a condition is the `not` of, if it is one."""
+    node = test._value.node
+    return node.inputs[0] if node is not None and node.step.op is LOGICAL_NOT else None
+
+
+def if_exp(test: Any, if_true: Callable[[], Any], if_false: Callable[[], Any], expr_repr: str) -> Any:
+    """`if_true if test else if_false`."""
+    test = _value(test)
+    if not control.is_symbolic(test):
+        return if_true() if test else if_false()
+    return cond(test, if_true, if_false, "if")
+
+
+# ------------------------------------------------------------------ and, or, not
+
+
+def and_(a: Callable[[], Any], b: Callable[[], Any]) -> Any:
+    """`a and b`; b is only looked at where a holds."""
+    first = _value(a())
+    if not control.is_symbolic(first):
+        return first and b()
+    return cond(first, lambda: truth(_value(b()), "and"), lambda: convert(False), "and")
+
+
+def or_(a: Callable[[], Any], b: Callable[[], Any]) -> Any:
+    """`a or b`; b is only looked at where a does not hold."""
+    first = _value(a())
+    if not control.is_symbolic(first):
+        return first or b()
+    return cond(first, lambda: convert(True), lambda: truth(_value(b()), "or"), "or")
+
+
+def not_(a: Any) -> Any:
+    """`not a`."""
+    a = _value(a)
+    return unary(LOGICAL_NOT.bind(), truth(a, "not")) if control.is_symbolic(a) else not a
+
+
+# ------------------------------------------------------------------ while
+
+
+def while_stmt(
+    test: Callable[[], Any],
+    body: Callable[[], Any],
+    get_state: Get,
+    set_state: Set,
+    symbol_names: Sequence[str],
+    opts: Any,
+) -> None:
+    """`while test: body`. Python's loop as long as the test is one of Python's; from then on one of tensors."""
+    while True:
+        state = get_state()
+        probe: list[Any] = []
+
+        def look(_: list[Tensor], probe: list[Any] = probe) -> list[Tensor]:
+            probe.append(_value(test()))
+            return []
+
+        if control.is_staged():
+            control.Traced(look, [])
+            set_state(state)
+        else:
+            look([])
+        if control.is_symbolic(probe[0]) or (isinstance(probe[0], Tensor) and control.is_staged()):
+            break
+        if not probe[0]:
+            return
+        body()
+    _loop(lambda: _value(test()), body, get_state, set_state, symbol_names, opts)
+
+
+def _loop(
+    test: Callable[[], Any], body: Callable[[], Any], get_state: Get, set_state: Set, names: Sequence[str], opts: Any
+) -> None:
+    """A loop of tensors over the names that it changes."""
+    state = Names(names, LIBRARY[0], get_state())
+    while True:
+        try:
+            made = control.while_loop(
+                lambda now: [_scalar(test, set_state, state, now)],
+                lambda now: _round(body, get_state, set_state, state, now),
+                state.start(),
+                state.labels(),
+                fresh=True,
+            )
+            break
+        except control.LoopVariableError as e:
+            if not state.retyped(e):  # a Python number takes the dtype that it becomes
+                raise
+    set_state(state.end(made))
+
+
+def _scalar(test: Callable[[], Any], set_state: Set, state: Names, now: list[Tensor]) -> Tensor:
+    set_state(state.inside(now))
+    return truth(test(), "while")
+
+
+def _round(body: Callable[[], Any], get_state: Get, set_state: Set, state: Names, now: list[Tensor]) -> list[Tensor]:
+    set_state(state.inside(now))
+    body()
+    return state.after(get_state())
+
+
+# ------------------------------------------------------------------ for
+
+
+def for_stmt(
+    iter_: Any,
+    extra_test: Callable[[], Any] | None,
+    body: Callable[[Any], Any],
+    get_state: Get,
+    set_state: Set,
+    symbol_names: Sequence[str],
+    opts: Any,
+) -> None:
+    """`for target in iter_: body(target)`, as long as `extra_test` holds."""
+    iter_ = _value(iter_)
+    if isinstance(iter_, SymbolicRange) or (isinstance(iter_, Tensor) and control.is_staged()):
+        _for_tensor(iter_, extra_test, body, get_state, set_state, symbol_names, opts)
+    else:
+        _for_python(iter_, extra_test, body, get_state, set_state, symbol_names)
+
+
+def _for_python(
+    iter_: Iterable[Any],
+    extra_test: Callable[[], Any] | None,
+    body: Callable[[Any], Any],
+    get_state: Get,
+    set_state: Set,
+    names: Sequence[str],
+) -> None:
+    """Python's loop; after a `break` that depends on a tensor what is left are branches."""
+    for target in iter_:
+        goes_on = True if extra_test is None else _value(extra_test())
+        if control.is_symbolic(goes_on):
+            if_stmt(goes_on, lambda t=target: body(t), lambda: None, get_state, set_state, names, len(names))  # type: ignore[misc]
+        elif goes_on:
+            body(target)
+        else:
+            break
+
+
+def _for_tensor(
+    over: Any,
+    extra_test: Callable[[], Any] | None,
+    body: Callable[[Any], Any],
+    get_state: Get,
+    set_state: Set,
+    names: Sequence[str],
+    opts: Any,
+) -> None:
+    """A loop over a range of numbers, or over the first axis of a tensor: its counter is one more name."""
+    counter = over if isinstance(over, SymbolicRange) else _Rows(over)
+    at: list[Any] = [counter.first]
+
+    def test() -> Any:
+        more = counter.more(at[0])
+        if extra_test is None:
+            return more
+        goes_on = _value(extra_test())
+        if isinstance(goes_on, bool):
+            return more if goes_on else convert(False)
+        return binary(LOGICAL_AND.bind(), more, truth(goes_on, "for"))
+
+    def step() -> None:
+        now = at[0]
+        body(counter.item(now))
+        at[0] = counter.after(now)
+
+    def get() -> Sequence[Any]:
+        return (*get_state(), at[0])
+
+    def put(values: Sequence[Any]) -> None:
+        set_state(tuple(values[:-1]))
+        at[0] = values[-1]
+
+    _loop(test, step, get, put, (*names, "the loop's counter"), opts)
+
+
+class _Rows:
+    """The slices of a tensor along its first axis, by their number."""
+
+    def __init__(self, over: Tensor) -> None:
+        if not over._aval.shape:
+            raise TypeError(f"{place_of(user_frame())}: Cannot iterate over a scalar tensor.")
+        self.over, self.count = over, over._aval.dims[0]
+        self.first = convert(0)
+
+    def more(self, k: Tensor) -> Tensor:
+        return k < self.count
+
+    def item(self, k: Tensor) -> Tensor:
+        return binary(GATHER.bind(axis=0, batch_dims=0), self.over, k)
+
+    def after(self, k: Tensor) -> Tensor:
+        return k + 1
+
+
+NAMES: dict[str, Any] = {
+    "if_stmt": if_stmt,
+    "if_exp": if_exp,
+    "and_": and_,
+    "or_": or_,
+    "not_": not_,
+    "while_stmt": while_stmt,
+    "for_stmt": for_stmt,
+}
