@@ -7,59 +7,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from gradtape.api.elementwise import cast, cos, log, sqrt
+from gradtape.api.streams import Source, drawn, state_of
 from gradtape.ir.aval import aval
-from gradtape.ir.dtypes import DType, as_dtype, float32, float64, uint64
+from gradtape.ir.dtypes import DType, as_dtype, float32, float64, int64
 from gradtape.ir.errors import InvalidArgumentError
 from gradtape.ir.shapes import size_of
-from gradtape.ops.arithmetic import ADD
 from gradtape.ops.ordering import SEARCHSORTED
 from gradtape.ops.random_bits import LOW, RANDOM_BITS, blocks, rounds
 from gradtape.runtime.convert import convert
 from gradtape.runtime.dispatch import binary, execute
 from gradtape.runtime.operators import operand
-from gradtape.runtime.state import new_id
-from gradtape.runtime.tensor import Tensor, from_array, wrap
-from gradtape.runtime.trace import function_tracer
+from gradtape.runtime.tensor import Tensor, from_array
 
 MASK = (1 << 64) - 1
 Dims = tuple[int, ...]
-
-
-FRESH: list[Callable[[], Tensor]] = []  # a state that no draw had before: `api.seeds` puts it here
-
-
-class _Stream:
-    """The state of a traced function's draws, as if it were a variable: each call begins with a fresh one, and each
-    draw, in branches and loops too, goes on from the one before."""
-
-    def __init__(self) -> None:
-        self._id = new_id()
-        self._aval = aval((2,), uint64)
-
-    def read(self) -> Tensor:
-        tracer = function_tracer()
-        return FRESH[0]() if tracer is None else tracer.read(self)
-
-    def assign(self, value: Tensor) -> None:
-        tracer = function_tracer()
-        if tracer is not None:
-            tracer.assign(self, value)
-
-
-STREAM = _Stream()
-NEXT = 1 << 40  # blocks between two draws
-
-
-class Source(NamedTuple):
-    """Where a draw's bits come from: 64 bits of key and 64 of counter."""
-
-    key: int
-    counter: int
 
 
 def mixed(*numbers: int) -> int:
@@ -79,18 +45,13 @@ def _halves(n: int) -> tuple[int, int]:
 # ------------------------------------------------------------------ bits, uniform and normal numbers as ops
 
 
-def bits(dims: Dims, source: Source) -> Tensor:
+def bits(dims: Dims, source: Source | Tensor) -> Tensor:
     """Words of 32 random bits."""
-    state: Tensor = wrap(np.array(source, np.uint64), aval((2,), uint64))
-    tracer = function_tracer()
-    if tracer is not None:
-        state = binary(ADD.bind(), STREAM.read(), wrap(np.array([0, NEXT], np.uint64), state._aval))
-        STREAM.assign(state)
-    result: Tensor = execute(RANDOM_BITS.bind(shape=dims), (state,))
+    result: Tensor = execute(RANDOM_BITS.bind(shape=dims), (state_of(source),))
     return result
 
 
-def wide_bits(dims: Dims, source: Source) -> Any:
+def wide_bits(dims: Dims, source: Source | Tensor) -> Any:
     """Words of 64 random bits, as an array."""
     words = np.asarray(bits((2, *dims), source)).astype(np.uint64)
     return words[0] << np.uint64(32) | words[1]
@@ -111,7 +72,7 @@ def floating(dtype: Any) -> DType:
 PRECISION = {"float16": 11, "bfloat16": 8, "float32": 24}  # as many bits as are exact: no number rounds up to 1
 
 
-def unit(dims: Dims, dtype: DType, source: Source) -> Tensor:
+def unit(dims: Dims, dtype: DType, source: Source | Tensor) -> Tensor:
     """Uniform numbers in [0, 1)."""
     if dtype is float64:
         words = bits((2, *dims), source)
@@ -120,7 +81,7 @@ def unit(dims: Dims, dtype: DType, source: Source) -> Tensor:
     return cast(cast(bits(dims, source) // np.uint32(1 << (32 - kept)), float32) * 2.0**-kept, dtype)
 
 
-def normal(dims: Dims, dtype: DType, source: Source) -> Tensor:
+def normal(dims: Dims, dtype: DType, source: Source | Tensor) -> Tensor:
     """Standard normal numbers by the method of Box and Muller."""
     wide = float64 if dtype is float64 else float32
     u = unit((2, *dims), wide, source)
@@ -140,7 +101,7 @@ def between(drawn: Tensor, low: Any, high: Any) -> Tensor:
     return drawn * (operand(high, dtype) - start) + start
 
 
-def integers_between(dims: Dims, low: int, high: int, dtype: DType, source: Source) -> Tensor:
+def integers_between(dims: Dims, low: int, high: int, dtype: DType, source: Source | Tensor) -> Tensor:
     """Integers in [low, high), all equally likely: words beyond the last whole multiple of the range are drawn
     again.
 
@@ -152,27 +113,32 @@ def integers_between(dims: Dims, low: int, high: int, dtype: DType, source: Sour
         raise ValueError(f"Random integers want `minval` < `maxval`, got {low} and {high}.")
     if low < dtype.min or high - 1 > dtype.max:
         raise ValueError(f"{dtype.name} does not hold all integers from {low} to {high - 1}.")
-    count = size_of(dims)
-    words = wide_bits((count,), source)
-    limit = (1 << 64) - (1 << 64) % span
-    again = 1
-    while limit <= MASK and (bad := words >= np.uint64(limit)).any():
-        fresh = wide_bits((count,), Source(mixed(*source, again), 0))
-        words = np.where(bad, fresh, words)
-        again += 1
-    found = words if span > MASK else words % np.uint64(span)
-    moved = found + np.uint64(low & MASK)  # modulo 2⁶⁴, as the cast back to a signed dtype is
-    return from_array(moved.astype(dtype.numpy_dtype).reshape(dims))
+
+    def draw(source: Source) -> Any:
+        words = wide_bits((size_of(dims),), source)
+        limit = (1 << 64) - (1 << 64) % span
+        again = 1
+        while limit <= MASK and (bad := words >= np.uint64(limit)).any():
+            fresh = wide_bits((words.size,), Source(mixed(*source, again), 0))
+            words = np.where(bad, fresh, words)
+            again += 1
+        found = words if span > MASK else words % np.uint64(span)
+        moved = found + np.uint64(low & MASK)  # modulo 2⁶⁴, as the cast back to a signed dtype is
+        return moved.astype(dtype.numpy_dtype).reshape(dims)
+
+    return drawn(aval(dims, dtype), source, draw)
 
 
-def full_integers(dims: Dims, dtype: DType, source: Source) -> Tensor:
+def full_integers(dims: Dims, dtype: DType, source: Source | Tensor) -> Tensor:
     """Integers of all values of a dtype."""
-    return from_array(wide_bits((size_of(dims),), source).astype(dtype.numpy_dtype).reshape(dims))
+    return drawn(
+        aval(dims, dtype), source, lambda s: wide_bits((size_of(dims),), s).astype(dtype.numpy_dtype).reshape(dims)
+    )
 
 
-def permutation(n: int, source: Source) -> Any:
+def permutation(n: int, source: Source | Tensor) -> Tensor:
     """The numbers 0 to n - 1 in random order."""
-    return np.argsort(wide_bits((n,), source), kind="stable")
+    return drawn(aval((n,), int64), source, lambda s: np.argsort(wide_bits((n,), s), kind="stable"))
 
 
 # ------------------------------------------------------------------ methods that reject
@@ -210,22 +176,30 @@ def _until_accepted(count: int, propose: Proposal) -> Any:
     return found
 
 
-def truncated_normal(dims: Dims, dtype: DType, source: Source) -> Tensor:
+def truncated_normal(dims: Dims, dtype: DType, source: Source | Tensor) -> Tensor:
     """Standard normal numbers of at most two deviations from 0."""
 
-    def propose(attempt: int, left: Any) -> tuple[Any, Any]:
-        z = _gauss(source, attempt, left)
-        return z, np.abs(z) <= 2.0
+    def draw(source: Source) -> Any:
+        def propose(attempt: int, left: Any) -> tuple[Any, Any]:
+            z = _gauss(source, attempt, left)
+            return z, np.abs(z) <= 2.0
 
-    return _shaped(_until_accepted(size_of(dims), propose), dims, dtype)
+        return _shaped(_until_accepted(size_of(dims), propose), dims, dtype)
+
+    return drawn(aval(dims, dtype), source, draw)
 
 
-def _shaped(values: Any, dims: Dims, dtype: DType) -> Tensor:
-    return from_array(np.asarray(values.reshape(dims)).astype(dtype.numpy_dtype))
+def _shaped(values: Any, dims: Dims, dtype: DType) -> Any:
+    return np.asarray(values.reshape(dims)).astype(dtype.numpy_dtype)
 
 
-def gamma(dims: Dims, alpha: Any, dtype: DType, source: Source) -> Tensor:
-    """Numbers with the density x^(α-1) e^(-x) / Γ(α), for an array of α that broadcasts to dims.
+def gamma(dims: Dims, alpha: Any, dtype: DType, source: Source | Tensor) -> Tensor:
+    """Numbers with the density x^(α-1) e^(-x) / Γ(α), for α that broadcasts to dims."""
+    return drawn(aval(dims, dtype), source, lambda s, a: _gamma(dims, a, dtype, s), [alpha])
+
+
+def _gamma(dims: Dims, alpha: Any, dtype: DType, source: Source) -> Any:
+    """The numbers for an array of α.
 
     Source: Marsaglia and Tsang, "A simple method for generating gamma variables" (2000); below 1 by Gamma(α) =
     Gamma(α + 1) · U^(1/α)."""
@@ -255,9 +229,13 @@ def _quietly(f: Callable[[], Any]) -> Any:
         return f()
 
 
-def poisson(dims: Dims, rate: Any, dtype: DType, source: Source) -> Tensor:
-    """Counts with mean and variance λ, for an array of λ that broadcasts to dims: by inversion below 10, above by
-    transformed rejection.
+def poisson(dims: Dims, rate: Any, dtype: DType, source: Source | Tensor) -> Tensor:
+    """Counts with mean and variance λ, for λ that broadcasts to dims."""
+    return drawn(aval(dims, dtype), source, lambda s, lam: _poisson(dims, lam, dtype, s), [rate])
+
+
+def _poisson(dims: Dims, rate: Any, dtype: DType, source: Source) -> Any:
+    """The counts for an array of λ: by inversion below 10, above by transformed rejection.
 
     Source: Hörmann, "The transformed rejection method for generating Poisson random variables" (1993), PTRS."""
     lam = np.broadcast_to(np.asarray(rate, np.float64), dims).reshape(-1)
@@ -316,7 +294,7 @@ def _log_factorial(k: Any) -> Any:
 # ------------------------------------------------------------------ categories
 
 
-def categorical(logits: Any, count: int, dtype: DType, source: Source) -> Tensor:
+def categorical(logits: Any, count: int, dtype: DType, source: Source | Tensor) -> Tensor:
     """For each row of unnormalised log probabilities `count` categories, by inversion.
 
     Raises:
@@ -327,8 +305,13 @@ def categorical(logits: Any, count: int, dtype: DType, source: Source) -> Tensor
         raise InvalidArgumentError(
             f"`categorical` wants floating logits of shape (batch, categories), got {x._aval!r}."
         )
-    rows, n = x._aval.dims
-    wide = np.asarray(x).astype(np.float64)
+    rows, _ = x._aval.dims
+    return drawn(aval((rows, count), dtype), source, lambda s, a: _categorical(a, count, dtype, s), [x])
+
+
+def _categorical(logits: Any, count: int, dtype: DType, source: Source) -> Any:
+    rows, n = logits.shape
+    wide = logits.astype(np.float64)
     top = np.max(wide, axis=1, keepdims=True, initial=-np.inf)
     weights = np.exp(wide - np.where(np.isfinite(top), top, 0.0))
     sums = np.cumsum(weights, axis=1)
@@ -336,4 +319,4 @@ def categorical(logits: Any, count: int, dtype: DType, source: Source) -> Tensor
     step = SEARCHSORTED.bind(right=True, dtype=dtype)
     found = np.asarray(binary(step, from_array(sums), from_array(drawn)))
     last = n - 1 - np.argmax(weights[:, ::-1] > 0, axis=1) if n else np.zeros(rows)
-    return from_array(np.minimum(found, last[:, None]).astype(dtype.numpy_dtype))
+    return np.minimum(found, last[:, None]).astype(dtype.numpy_dtype)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from gradtape.api import draws
 from gradtape.api.arguments import dimensions, integer
 from gradtape.api.generators import Generator, get_global_generator, set_global_generator
@@ -25,7 +23,6 @@ from gradtape.api.stateless import (
 from gradtape.ir.dtypes import as_dtype, float32, int64
 from gradtape.ir.shapes import broadcast
 from gradtape.runtime.convert import convert, convert_all
-from gradtape.runtime.subscript import positions
 from gradtape.runtime.tensor import Tensor
 
 __all__ = [
@@ -166,7 +163,7 @@ def gamma(
     wanted = draws.floating(dtype)
     a, rate = convert_all([alpha, 1.0 if beta is None else beta], wanted)
     dims = (*dimensions(shape, "shape"), *_common(a, rate))
-    drawn = drawn_for(a, draws.gamma(dims, np.asarray(a), wanted, SEEDS.next("gamma", seed)))
+    drawn = drawn_for(a, draws.gamma(dims, a, wanted, SEEDS.next("gamma", seed)))
     return drawn if beta is None else drawn / rate
 
 
@@ -192,8 +189,8 @@ def poisson(shape: Any, lam: Any, dtype: Any = float32, seed: int | None = None,
     >>> tf.random.poisson([10], [0.5, 100.0]).shape
     TensorShape([10, 2])
     """
-    rate = np.asarray(convert(lam)).astype(np.float64)
-    dims = (*dimensions(shape, "shape"), *rate.shape)
+    rate = convert(lam)
+    dims = (*dimensions(shape, "shape"), *rate._aval.dims)
     return draws.poisson(dims, rate, as_dtype(dtype), SEEDS.next("poisson", seed))
 
 
@@ -232,4 +229,4 @@ def shuffle(value: Any, seed: int | None = None, name: str | None = None) -> Ten
     [1, 2, 3]
     """
     x = convert(value)
-    return gather(x, positions(draws.permutation(len(x), SEEDS.next("shuffle", seed))))
+    return gather(x, draws.permutation(len(x), SEEDS.next("shuffle", seed)))

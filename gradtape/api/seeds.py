@@ -6,15 +6,16 @@ is a global seed. `set_seed` starts all of them anew."""
 
 from __future__ import annotations
 
+import functools
 import secrets
 import threading
 import zlib
 from collections import Counter
 
-import numpy as np
-
-from gradtape.api.draws import FRESH, MASK, Source, mixed
-from gradtape.runtime.tensor import Tensor, from_array
+from gradtape.api.draws import MASK, mixed
+from gradtape.api.streams import Source, Stream
+from gradtape.runtime.tensor import Tensor
+from gradtape.runtime.trace import function_tracer
 
 NO_GLOBAL_SEED = 0x6772616474617065  # what stands for the global seed of seeded calls while there is none
 
@@ -24,6 +25,7 @@ class Seeds:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
+        self.streams: dict[tuple[str, int] | None, Stream] = {}  # of traced functions, by sequence
         self.reset(None)
 
     def reset(self, seed: int | None) -> None:
@@ -32,8 +34,19 @@ class Seeds:
             self.key = secrets.randbits(64) if seed is None else mixed(self.seed)
             self.drawn: Counter[tuple[str, int] | None] = Counter()
 
-    def next(self, function: str, seed: int | None) -> Source:
-        """The source of the next draw of a function, with a seed of its own or without."""
+    def next(self, function: str, seed: int | None) -> Source | Tensor:
+        """The source of the next draw of a function, with a seed of its own or without; while a function is traced,
+        of its next draw in each call."""
+        if function_tracer() is None:
+            return self.drawn_next(function, seed)
+        sequence = None if seed is None else (function, int(seed))
+        stream = self.streams.get(sequence)
+        if stream is None:
+            stream = self.streams.setdefault(sequence, Stream(functools.partial(self.drawn_next, function, seed)))
+        return stream.next()
+
+    def drawn_next(self, function: str, seed: int | None) -> Source:
+        """The source of the next draw outside of traced functions, and that of a call of one."""
         sequence = None if seed is None else (function, int(seed))
         with self.lock:
             counter = self.drawn[sequence]
@@ -44,14 +57,6 @@ class Seeds:
 
 
 SEEDS = Seeds()
-
-
-def fresh_state() -> Tensor:
-    """The key and counter of a traced function's draws in one call."""
-    return from_array(np.array(SEEDS.next("function", None), np.uint64))
-
-
-FRESH.append(fresh_state)
 
 
 def set_seed(seed: int) -> None:

@@ -8,7 +8,8 @@ import numpy as np
 
 from gradtape.api import draws
 from gradtape.api.arguments import dimensions, integer
-from gradtape.api.draws import MASK, Source, mixed
+from gradtape.api.draws import MASK, mixed
+from gradtape.api.streams import Source, symbolic_source
 from gradtape.ir.dtypes import as_dtype, float32, int32, int64
 from gradtape.ir.errors import InvalidArgumentError
 from gradtape.ops.gamma_draws import GAMMA_DRAWN
@@ -16,12 +17,19 @@ from gradtape.ops.layout import BROADCAST_TO
 from gradtape.runtime.convert import convert
 from gradtape.runtime.dispatch import binary, unary
 from gradtape.runtime.operators import operand
-from gradtape.runtime.tensor import Tensor
+from gradtape.runtime.tensor import SymbolicTensor, Tensor
 
 
-def _source(seed: Any, purpose: int) -> Source:
+def _source(seed: Any, purpose: int, *more: Any) -> Source | Tensor:
     """The source of a draw for a seed of two integers; each distribution has its own."""
-    return Source(mixed(*_pair(seed), purpose), 0)
+
+    def make(pair: Any, *numbers: Any) -> tuple[int, int]:
+        return mixed(*_pair(pair), purpose, *(integer(n, "data") for n in numbers)), 0
+
+    given = [seed, *more]
+    if any(isinstance(t, SymbolicTensor) for t in given):
+        return symbolic_source(make, [convert(t) for t in given])
+    return Source(*make(*given))
 
 
 def _pair(seed: Any) -> tuple[int, int]:
@@ -136,7 +144,7 @@ def stateless_gamma(
     """
     wanted = draws.floating(dtype)
     a = convert(operand(alpha, wanted))
-    drawn = drawn_for(a, draws.gamma(dimensions(shape, "shape"), np.asarray(a), wanted, _source(seed, 3)))
+    drawn = drawn_for(a, draws.gamma(dimensions(shape, "shape"), a, wanted, _source(seed, 3)))
     return drawn if beta is None else drawn / operand(beta, wanted)
 
 
@@ -163,8 +171,7 @@ def stateless_poisson(shape: Any, seed: Any, lam: Any, dtype: Any = int32, name:
     >>> tf.random.stateless_poisson([10, 2], seed=[1, 2], lam=[0.5, 100.0]).shape
     TensorShape([10, 2])
     """
-    rate = np.asarray(convert(lam)).astype(np.float64)
-    return draws.poisson(dimensions(shape, "shape"), rate, as_dtype(dtype), _source(seed, 4))
+    return draws.poisson(dimensions(shape, "shape"), convert(lam), as_dtype(dtype), _source(seed, 4))
 
 
 def stateless_categorical(
@@ -187,9 +194,8 @@ def stateless_categorical(
 # ------------------------------------------------------------------ seeds from seeds
 
 
-def _seeds(dims: tuple[int, ...], key: int, like: Any) -> Tensor:
-    dtype = convert(like)._aval.dtype
-    return draws.full_integers(dims, dtype, Source(key, 0))
+def _seeds(dims: tuple[int, ...], source: Source | Tensor, like: Any) -> Tensor:
+    return draws.full_integers(dims, convert(like)._aval.dtype, source)
 
 
 def split(seed: Any, num: Any = 2, alg: Any = "auto_select") -> Tensor:
@@ -211,7 +217,7 @@ def split(seed: Any, num: Any = 2, alg: Any = "auto_select") -> Tensor:
     >>> tf.random.stateless_normal([3], seed=a).shape
     TensorShape([3])
     """
-    return _seeds((integer(num, "num"), 2), mixed(*_pair(seed), 6), seed)
+    return _seeds((integer(num, "num"), 2), _source(seed, 6), seed)
 
 
 def fold_in(seed: Any, data: Any, alg: Any = "auto_select") -> Tensor:
@@ -230,4 +236,4 @@ def fold_in(seed: Any, data: Any, alg: Any = "auto_select") -> Tensor:
     >>> bool(tf.reduce_all(seeds[0] == seeds[1]))
     False
     """
-    return _seeds((2,), mixed(*_pair(seed), 7, integer(data, "data")), seed)
+    return _seeds((2,), _source(seed, 7, data), seed)

@@ -1,0 +1,87 @@
+"""Where random bits come from, at once or in each call of a traced function. Floor: api."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gradtape.ir.aval import Aval, aval
+from gradtape.ir.dtypes import uint64
+from gradtape.ops.arithmetic import ADD
+from gradtape.runtime.convert import convert
+from gradtape.runtime.dispatch import binary
+from gradtape.runtime.hosted import hosted
+from gradtape.runtime.state import new_id
+from gradtape.runtime.tensor import SymbolicTensor, Tensor, from_array, wrap
+from gradtape.runtime.trace import function_tracer, outside
+
+
+class Source(NamedTuple):
+    """Where a draw's bits come from: 64 bits of key and 64 of counter."""
+
+    key: int
+    counter: int
+
+
+STATE_AVAL = aval((2,), uint64)
+NEXT = 1 << 40  # blocks between two draws of a call
+
+
+class Stream:
+    """The state of a traced function's draws, as if it were a variable: each call begins with a fresh one, and each
+    draw, in branches and loops too, goes on from the one before."""
+
+    def __init__(self, fresh: Callable[[], Source]) -> None:
+        self._id = new_id()
+        self._aval = STATE_AVAL
+        self.fresh = fresh
+
+    def read(self) -> Tensor:
+        tracer = function_tracer()
+        return state_of(self.fresh()) if tracer is None else tracer.read(self)
+
+    def assign(self, value: Tensor) -> None:
+        tracer = function_tracer()
+        if tracer is not None:
+            tracer.assign(self, value)
+
+    def next(self) -> Tensor:
+        """The state of the next draw."""
+        state = self.read()
+        self.assign(binary(ADD.bind(), state, wrap(np.array([0, NEXT], np.uint64), STATE_AVAL)))
+        return state
+
+
+def state_of(source: Source | Tensor) -> Tensor:
+    """The key and counter as a tensor; a traced function has them as one."""
+    return source if isinstance(source, Tensor) else wrap(np.array(source, np.uint64), STATE_AVAL)
+
+
+Draw = Callable[..., Any]
+
+
+def drawn(result: Aval, source: Source | Tensor, draw: Draw, operands: Sequence[Any] = ()) -> Tensor:
+    """draw(source, *arrays) as a tensor; in a traced function in each call anew."""
+    state = state_of(source)
+    given = [convert(x) for x in operands]
+    if not any(isinstance(t, SymbolicTensor) for t in (state, *given)):
+        with outside():
+            array = draw(_numbers(state._array), *(np.asarray(t) for t in given))
+        return from_array(np.asarray(array))
+
+    def run(words: Any, *arrays: Any) -> Any:
+        with outside():
+            return np.asarray(draw(_numbers(words), *arrays))[()]
+
+    return hosted(run, [state, *given], [result])[0]
+
+
+def _numbers(words: Any) -> Source:
+    return Source(int(words[0]), int(words[1]))
+
+
+def symbolic_source(make: Callable[..., Sequence[int]], operands: Sequence[Tensor]) -> Tensor:
+    """The source that a function of arrays without a value gives: its key and counter."""
+    return hosted(lambda *arrays: np.array(make(*arrays), np.uint64), operands, [STATE_AVAL])[0]
