@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import optree
 
-from gradtape.ops.layout import CONCAT, RESHAPE
+from gradtape.ops.layout import RESHAPE
 from gradtape.recording import (
     Recording,
     leaves_of,
@@ -16,9 +16,10 @@ from gradtape.recording import (
     target_of,
 )
 from gradtape.runtime.convert import convert
-from gradtape.runtime.dispatch import execute, unary
-from gradtape.runtime.hessian import hessian_blocks
+from gradtape.runtime.dispatch import unary
+from gradtape.runtime.hessian import Part, hessian_blocks, hessian_matrix
 from gradtape.runtime.jacobian import zeros_of
+from gradtape.runtime.record import Recorder
 from gradtape.runtime.subscript import subscript
 from gradtape.runtime.tensor import Tensor
 
@@ -75,33 +76,40 @@ class Hessians(Recording):
             )
         asked = [slots.get(s._id, 0) for s in wanted]
         traced = [s for s in dict.fromkeys(asked) if s > 0]
-        found = hessian_blocks(self._recorder, slot, traced) if traced else []
+        answer = self._matrix if flat else self._blocks
+        result = answer(self._recorder, slot, wanted, asked, traced, structure)
+        if not self._persistent:
+            self._finish()
+        return result
+
+    def _blocks(
+        self, recorder: Recorder, slot: int, wanted: Sequence[Any], asked: list[int], traced: list[int], structure: Any
+    ) -> Any:
+        found = hessian_blocks(recorder, slot, traced) if traced else []
         at = {s: k for k, s in enumerate(traced)}
         blocks = [
             [_block(found[at[a]][at[c]] if a > 0 and c > 0 else None, s, t) for c, t in zip(asked, wanted, strict=True)]
             for a, s in zip(asked, wanted, strict=True)
         ]
-        if not self._persistent:
-            self._finish()
-        if flat:
-            return FlatHessian(_matrix(blocks, wanted), functools.partial(_unflatten, wanted, structure))
         if structure is None:
             return blocks[0][0]
         return optree.tree_unflatten(structure, [optree.tree_unflatten(structure, row) for row in blocks])
 
+    def _matrix(
+        self, recorder: Recorder, slot: int, wanted: Sequence[Any], asked: list[int], traced: list[int], structure: Any
+    ) -> FlatHessian:
+        dtypes = list(dict.fromkeys(s._aval.dtype.name for s in wanted))
+        if len(dtypes) > 1:
+            raise ValueError(f"`flat=True` wants sources of one dtype, got {' and '.join(dtypes)}. Leave it out.")
+        parts = [Part(traced.index(a) if a > 0 else None, s._aval.size) for a, s in zip(asked, wanted, strict=True)]
+        found = hessian_matrix(recorder, slot, traced, parts) if traced else None
+        n = sum(p.size for p in parts)
+        matrix = zeros_of((n, n), wanted[0]) if found is None else found
+        return FlatHessian(matrix, functools.partial(_unflatten, wanted, structure))
+
 
 def _block(found: Tensor | None, row: Any, column: Any) -> Tensor:
     return zeros_of((*row._aval.dims, *column._aval.dims), row) if found is None else found
-
-
-def _matrix(blocks: Sequence[Sequence[Tensor]], sources: Sequence[Any]) -> Tensor:
-    """Blocks as one matrix."""
-    sizes = [s._aval.size for s in sources]
-    lines = [
-        joined([unary(RESHAPE.bind(shape=(m, n)), block) for block, n in zip(row, sizes, strict=True)], 1)
-        for row, m in zip(blocks, sizes, strict=True)
-    ]
-    return joined(lines, 0)
 
 
 def _unflatten(sources: Sequence[Any], structure: Any, vector: Any) -> Any:
@@ -115,10 +123,3 @@ def _unflatten(sources: Sequence[Any], structure: Any, vector: Any) -> Any:
         parts.append(unary(RESHAPE.bind(shape=s._aval.dims), subscript(flat, slice(start, start + n))))
         start += n
     return parts[0] if structure is None else optree.tree_unflatten(structure, parts)
-
-
-def joined(parts: Sequence[Tensor], axis: int) -> Tensor:
-    if len(parts) == 1:
-        return parts[0]
-    result: Tensor = execute(CONCAT.bind(axis=axis), parts)
-    return result

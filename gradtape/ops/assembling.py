@@ -18,6 +18,7 @@ from gradtape.ir.index import Index
 from gradtape.ops.placement import Place, Product
 
 BLOCK = 1 << 16  # elements that stay in the second-level cache
+MARKED = 1 << 26  # elements of a result up to which it is found out once where parts of it meet
 LAYERS = 16  # so often a position may be met until writing one element after the other is faster
 
 Vectors = Sequence[Any]  # index vectors that are only known when running
@@ -102,15 +103,33 @@ def _planned(xp: Any, host: Host, shape: tuple[int, ...], dtype: Any, terms: Seq
         assert p.part is not None
         groups.setdefault(p.part, []).append([(next(numbers), way) for way in _spreads(p)])
 
+    order, fresh, whole = _laid_out(list(groups), math.prod(shape))
+
     def run(*arrays: Any) -> Any:
         own = dtype.numpy_dtype if dtype else arrays[0].dtype
-        out, parts = _begun(host, shape, own, list(groups), known=True)
-        for k, part in enumerate(parts):
+        out = host.empty(shape, own) if whole else host.zeros(shape, own, order)
+        for part, first in zip(order, fresh, strict=True):
             products = [[way(arrays[n]) for n, way in ways] for ways in groups[part]]
-            add_up(xp, host, host.view(out, part), [_few(xp, f) for f in products], fresh=k == 0)
+            add_up(xp, host, host.view(out, part), [_few(xp, f) for f in products], fresh=first)
         return out
 
     return run
+
+
+def _laid_out(parts: list[Part], size: int) -> tuple[list[Part], list[bool], bool]:
+    """Parts, one that is all of the result first; which of them meet none of those before them; and whether these leave
+    nothing out."""
+    order = sorted(parts, key=lambda p: math.prod(p.shape) != size)
+    whole = bool(parts) and math.prod(order[0].shape) == size
+    if whole or len(parts) < 2 or size > MARKED:
+        return order, [k == 0 for k in range(len(order))], whole
+    marks = np.zeros(size, np.int8)  # 1: written by a part that met no other, 2: met by one that did
+    fresh = []
+    for p in order:
+        own = np.ndarray(p.shape, np.int8, marks, p.start, p.steps)
+        fresh.append(not own.any())
+        np.maximum(own, 1 if fresh[-1] else np.where(own == 1, 1, 2), out=own)
+    return order, fresh, bool((marks == 1).all())
 
 
 def _begun(host: Host, shape: tuple[int, ...], dtype: Any, parts: list[Part], known: bool) -> tuple[Any, list[Part]]:

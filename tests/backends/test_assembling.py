@@ -128,3 +128,44 @@ def test_a_sparse_result_is_read_only_and_a_full_one_is_not(pool: memory.Pool) -
     assert not run(np.ones(20)).flags.writeable
     whole = Product((20, 20), ((0,), (1,)), ((Place(0, None, 20),), (Place(1, None, 20),)))
     assert assembler(np, writing, (20, 20), None, [whole])(np.ones(20), np.ones(20)).flags.writeable
+
+
+class Host:
+    """The host's way of writing, with a list of what was asked for zeros."""
+
+    def __init__(self) -> None:
+        self.zeroed: list[tuple[int, ...]] = []
+        self.empty, self.view, self.product = writing.empty, writing.view, writing.product
+
+    def zeros(self, shape: tuple[int, ...], dtype: Any, written: Any) -> Any:
+        self.zeroed.append(shape)
+        return writing.zeros(shape, dtype, written)
+
+
+def block(rows: range, columns: range, n: int) -> Product:
+    places = (
+        (Place(0, Index(np.arange(rows.start, rows.stop)), n),),
+        (Place(1, Index(np.arange(columns.start, columns.stop)), n),),
+    )
+    return Product((len(rows), len(columns)), ((0, 1),), places)
+
+
+@pytest.mark.parametrize("border", [2, 3])
+def test_blocks_that_leave_nothing_out_want_no_zeros(border: int) -> None:
+    """Four blocks of a matrix; or three of the four, or blocks that overlap."""
+    n, rng = 5, np.random.default_rng(0)
+    halves = [range(border), range(border, n)]
+    terms = [block(rows, columns, n) for rows in halves for columns in halves]
+    factors = [rng.normal(size=t.sizes) for t in terms]
+    for taken, zeroed in ((4, 0), (3, 1)):
+        host = Host()
+        out = assembler(np, host, (n, n), float64, terms[:taken])(*factors[:taken])
+        assert len(host.zeroed) == zeroed
+        np.testing.assert_array_equal(out, by_loop((n, n), terms[:taken], factors[:taken], []))
+    wide = block(range(n), range(border - 1, n), n)
+    for first, zeroed in (([0, 2], 1), ([0, 1, 2, 3], 0)):  # what meets others adds to what is there
+        some, values = [terms[k] for k in first] + [wide], [factors[k] for k in first] + [rng.normal(size=wide.sizes)]
+        host = Host()
+        out = assembler(np, host, (n, n), float64, some)(*values)
+        assert len(host.zeroed) == zeroed
+        np.testing.assert_array_equal(out, by_loop((n, n), some, values, []))

@@ -250,3 +250,69 @@ def test_errors() -> None:
         tape.hessian(tf.constant(1.0), x)
     with pytest.raises(tf.errors.InvalidArgumentError, match="scalar"):
         tf.hessian(tf.sin, x)
+
+
+# ------------------------------------------------------------------ one matrix, written once
+
+
+def blocks_of(tape: Any, loss: Any, sources: list[Any]) -> np.ndarray:
+    """The matrix from the blocks one by one."""
+    found = tape.hessian(loss, sources)
+    sizes = [int(np.prod(s.shape, dtype=int)) for s in sources]
+    return np.block(
+        [
+            [b.numpy().reshape(m, n) for b, n in zip(row, sizes, strict=True)]
+            for row, m in zip(found, sizes, strict=True)
+        ]
+    )
+
+
+def test_a_matrix_of_all_kinds_of_parts() -> None:
+    """Sources of several shapes, one that is empty, one twice, one that nothing depends on and one never seen."""
+    w, b = tf.constant(W35), tf.constant(normal(5))
+    none, lost, unseen = tf.zeros([0, 2], tf.float64), tf.constant(normal(2)), tf.constant(normal(3))
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch([w, b, none, lost])
+        loss = tf.reduce_sum(tf.tanh(tf.matmul(BATCH, w) + b) ** 3) + tf.reduce_sum(none)
+    for sources in ([w, b], [b, w], [w, none, b], [b, lost, w, unseen], [w, b, w], [lost], [unseen], [none]):
+        matrix = tape.hessian(loss, sources, flat=True).matrix
+        np.testing.assert_array_equal(matrix.numpy(), blocks_of(tape, loss, sources))
+
+
+def test_a_matrix_over_a_custom_gradient_is_what_its_blocks_are() -> None:
+    @tf.custom_gradient
+    def doubled(x: Any) -> Any:
+        return x**3, lambda g: g * 2.0 * x**2
+
+    x, y = tf.constant(normal(3)), tf.constant(normal(2, 3))
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch([x, y])
+        loss = tf.reduce_sum(doubled(x) * tf.sin(y))
+    matrix = tape.hessian(loss, [x, y], flat=True).matrix
+    np.testing.assert_allclose(matrix.numpy(), blocks_of(tape, loss, [x, y]), rtol=1e-12)
+
+
+def test_a_matrix_under_another_tape() -> None:
+    """Third derivatives: the matrix is recorded."""
+    x, y = tf.constant(normal(3)), tf.constant(normal(2))
+
+    def third(flat: bool) -> Any:
+        with tf.GradientTape() as outer:
+            outer.watch(x)
+            with tf.GradientTape() as tape:
+                tape.watch([x, y])
+                loss = tf.reduce_sum(x**3) * tf.reduce_sum(y**2)
+            found = tape.hessian(loss, [x, y], flat=flat)
+            total = tf.reduce_sum(found.matrix**2) if flat else sum(tf.reduce_sum(b**2) for row in found for b in row)
+        return outer.gradient(total, x).numpy()
+
+    np.testing.assert_allclose(third(True), third(False), rtol=1e-12)
+
+
+def test_a_matrix_wants_one_dtype() -> None:
+    x, y = tf.constant(normal(3)), tf.constant([1.0])
+    with tf.GradientTape() as tape:
+        tape.watch([x, y])
+        loss = tf.reduce_sum(x**3) * tf.cast(tf.reduce_sum(y**2), tf.float64)
+    with pytest.raises(ValueError, match="float64 and float32"):
+        tape.hessian(loss, [x, y], flat=True)
