@@ -29,6 +29,7 @@ KINDS = {
     "assemble": "A sum of products of factors, written to where letters stand on the axes.",
     "constant": "Known while a graph is made.",
     "call": "A graph as an op, differentiated and vectorized through its own nodes.",
+    "tiles": "A graph that runs piece by piece along an axis; programs that are about to run are put together with it.",
     "custom": "A function with a Python rule.",
     "host": "The Python rule, run between compiled segments.",
     "ruled": "A function whose rule was traced: its results, with a graph for their gradient.",

@@ -41,6 +41,7 @@ WITHOUT_SAMPLES = {
     "constant": "takes no operands: all it is stands in its parameters",
     "positions": "takes no operands: all it is stands in its parameters",
     "call": "its parameter is a graph; every op of the table runs inside one in `test_graph_ops.py`",
+    "tiles": "its parameter is a graph; random graphs run inside one in `tests/transforms/test_tiling.py`",
     "custom_call": "runs the user's Python function, which the tape supplies",
     "host_rule": "runs the user's Python rule, which the tape supplies",
     "bent": "hands on the answer of a rule; custom gradients in maps and functions run through it",
