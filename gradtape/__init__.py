@@ -11,6 +11,7 @@
 from gradtape import keras, version
 from gradtape.api import (
     autodiff,
+    autograph,
     bitwise,
     debugging,
     dtypes,
@@ -120,6 +121,8 @@ from gradtape.api.elementwise import (
     where,
 )
 from gradtape.api.elementwise import divide as truediv
+from gradtape.api.execution import executing_eagerly, init_scope
+from gradtape.api.host_functions import numpy_function, py_function
 from gradtape.api.indexing import (
     boolean_mask,
     gather,
@@ -156,6 +159,7 @@ from gradtape.api.partition import (
     dynamic_partition,
     dynamic_stitch,
 )
+from gradtape.api.printing import print
 from gradtape.api.products import einsum, matmul, tensordot
 from gradtape.api.reductions import (
     argmax,
@@ -267,6 +271,7 @@ __all__ = [
     "atan2",
     "atanh",
     "autodiff",
+    "autograph",
     "batch_to_space",
     "bfloat16",
     "bitcast",
@@ -303,6 +308,7 @@ __all__ = [
     "ensure_shape",
     "equal",
     "errors",
+    "executing_eagerly",
     "exp",
     "expand_dims",
     "eye",
@@ -328,6 +334,7 @@ __all__ = [
     "identity",
     "identity_n",
     "image",
+    "init_scope",
     "int16",
     "int32",
     "int64",
@@ -358,12 +365,15 @@ __all__ = [
     "norm",
     "not_equal",
     "one_hot",
+    "numpy_function",
     "ones",
     "ones_like",
     "pad",
     "per_example_gradient_norms",
     "per_example_gradients",
     "pow",
+    "print",
+    "py_function",
     "random",
     "range",
     "rank",

@@ -12,8 +12,11 @@ from gradtape.api.reductions import reduce_all
 from gradtape.ir.dtypes import as_dtype, float32
 from gradtape.ir.errors import InvalidArgumentError
 from gradtape.ir.shapes import shape_text
+from gradtape.runtime.control import is_staged
 from gradtape.runtime.convert import convert, convert_all
-from gradtape.runtime.tensor import Tensor
+from gradtape.runtime.hosted import effect
+from gradtape.runtime.tensor import SymbolicTensor, Tensor, wrap
+from gradtape.runtime.trace import outside
 
 __all__ = [
     "assert_equal",
@@ -46,12 +49,29 @@ def _prefix(message: str | None) -> str:
 
 
 def _check(holds: Tensor, x: Tensor, y: Tensor | None, says: str, message: str | None, summarize: int | None) -> None:
+    if isinstance(holds, SymbolicTensor) and is_staged():
+        _at_call(holds, x, y, says, message, summarize)
+        return
     if bool(reduce_all(holds)):
         return
     shown = [f"First {name} = {_first(t, summarize)}" for name, t in (("x", x), ("y", y)) if t is not None]
     bad = np.argwhere(~np.asarray(holds))[: summarize or 3].tolist()
     where = f" Where it does not: {bad}." if holds.ndim else ""
     raise InvalidArgumentError(f"{_prefix(message)}Condition {says} did not hold.{where} {'; '.join(shown)}.")
+
+
+def _at_call(holds: Tensor, x: Tensor, y: Tensor | None, says: str, message: str | None, summarize: int | None) -> None:
+    """In a traced function: the check as a step, in the program's order."""
+    tensors = [holds, x] if y is None else [holds, x, y]
+    avals = [t._aval for t in tensors]
+
+    def run(*arrays: Any) -> Any:
+        ok, first, *second = (wrap(a, v) for a, v in zip(arrays, avals, strict=True))
+        with outside():
+            _check(ok, first, second[0] if second else None, says, message, summarize)
+        return ()
+
+    effect(run, tensors)
 
 
 def _first(t: Tensor, summarize: int | None) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
+import textwrap
 import types
 from collections.abc import Callable
 from typing import Any
@@ -129,6 +130,54 @@ def _note(f: Any, e: Exception) -> str:
         f"Here {why}, so that its `if`, `while` and `for` are Python's. Use `tf.cond`, `tf.while_loop` and `tf.where`, "
         "or define the function in a file."
     )
+
+
+def to_graph(entity: Any, recursive: bool = True, experimental_optional_features: Any = None) -> Any:
+    """A function with its `if`, `while`, `for`, `and`, `or` and `not` rewritten, as `tf.function` traces it.
+
+    Args:
+      entity: a Python function.
+      recursive, experimental_optional_features: accepted for compatibility.
+
+    Raises:
+      ValueError: a function whose source is not available.
+
+    >>> import gradtape as tf
+    >>> def sign(x):
+    ...     return 1.0 if x > 0 else -1.0
+    >>> tf.autograph.to_graph(sign)(3.0)
+    1.0
+
+    Source: `tf.autograph.to_graph` of TensorFlow 2.
+    """
+    if not inspect.isfunction(entity) and not inspect.ismethod(entity):
+        raise ValueError(
+            f"`to_graph` wants a Python function, got {entity!r}. Of a `tf.function`, give `python_function`."
+        )
+    made = _converted(loaded(), entity)
+    if made is None:
+        raise ValueError(NOTES.get(entity.__code__, "The function could not be converted."))
+
+    @functools.wraps(entity)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        return call(entity, args, kwargs)
+
+    wrapper.ag_module = made.ag_module  # type: ignore[attr-defined]
+    return marked(wrapper)
+
+
+def to_code(entity: Any, recursive: bool = True, experimental_optional_features: Any = None) -> str:
+    """The source of what `to_graph` makes of a function. Arguments and errors as there.
+
+    >>> import gradtape as tf
+    >>> def double(x):
+    ...     return 2 * x
+    >>> print(tf.autograph.to_code(double).splitlines()[0])
+    def ag__double(x):
+
+    Source: `tf.autograph.to_code` of TensorFlow 2.
+    """
+    return textwrap.dedent(inspect.getsource(loaded().converted(to_graph(entity).__wrapped__)))
 
 
 _loaded: list[Library] = []

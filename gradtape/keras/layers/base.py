@@ -20,7 +20,9 @@ from gradtape.keras.names import unique_name
 from gradtape.keras.scope import SCOPE, named, unrecorded
 from gradtape.keras.weight import Weight
 from gradtape.runtime.tensor import Tensor
+from gradtape.runtime.trace import outside
 from gradtape.runtime.variable import Variable
+from gradtape.tracing.conversion import callback
 
 
 class Layer:
@@ -112,7 +114,7 @@ class Layer:
         kind = self._dtype if dtype is None else as_dtype(dtype)
         begin = initializers.get(initializer or ("glorot_uniform" if kind.is_floating else "zeros"))
         path = SCOPE.path if SCOPE.path and SCOPE.path[-1] == self.name else (*SCOPE.path, self.name)
-        with unrecorded():
+        with outside():
             value = begin(integers(shape, "shape"), dtype=kind)
         weight = Weight(value, "/".join((*path, name or "variable")), kind, trainable, constraint)
         self._weights.append(weight)
@@ -134,7 +136,7 @@ class Layer:
                 self._check(prepared)
             if not self.built:
                 self.build(shapes_of(prepared))
-            return self.call(prepared, *args, **kwargs)
+            return callback(self.call)(prepared, *args, **kwargs)
         finally:
             SCOPE.training, SCOPE.path = outer
 

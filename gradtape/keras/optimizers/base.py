@@ -16,6 +16,7 @@ from gradtape.keras.optimizers.clipping import clipping
 from gradtape.keras.scope import unrecorded
 from gradtape.keras.weight import Weight
 from gradtape.runtime.tensor import Tensor
+from gradtape.runtime.trace import outside
 from gradtape.runtime.variable import Variable
 
 
@@ -84,7 +85,8 @@ class Optimizer:
     def add_variable(self, shape: Any, initializer: Any = "zeros", dtype: Any = None, name: str = "variable") -> Weight:
         """A new variable of the optimizer's state."""
         kind = float32 if dtype is None else as_dtype(dtype)
-        value = zeros(shape, kind) if initializer == "zeros" else initializers.get(initializer)(shape, dtype=kind)
+        with outside():
+            value = zeros(shape, kind) if initializer == "zeros" else initializers.get(initializer)(shape, dtype=kind)
         state = Weight(value, f"{self.name}/{name}", kind, trainable=False)
         self._variables.append(state)
         return state
