@@ -16,10 +16,11 @@ from numpy.lib.stride_tricks import as_strided
 from gradtape.kernels import depthwise
 from gradtape.kernels.loops import share
 from gradtape.kernels.memory import empty
-from gradtape.kernels.products import images_at_once, product
+from gradtape.kernels.products import add_product, images_at_once, images_summed_at_once, product
 from gradtape.kernels.windows import add, are_lines, tables
 
 BLOCK = 1 << 21  # bytes of patches at a time
+PARTS = 16  # sums that are taken apart and added at the end, whatever the number of threads
 FEW = 4  # channels up to which patches are copied along the image instead of along channels
 
 Sizes = tuple[int, ...]
@@ -28,8 +29,8 @@ Part = tuple[slice, slice]  # which images, and which windows along the first ax
 
 def convolve(x: Any, k: Any, window: Sizes, strides: Sizes, dilations: Sizes, low: Sizes, high: Sizes) -> Any:
     """The results for images and a kernel."""
-    groups, results = k.shape[-2:]
-    if depthwise.pays(len(x), x.shape[1:-2], *x.shape[-2:], x.dtype):
+    channels, groups, results = k.shape[-3:]
+    if depthwise.pays(len(x), x.shape[1:-2], groups, channels, x.dtype):
         return depthwise.Loops(x.shape[1:-2], window, strides, dilations, low, high, results).convolve(x, k)
     grid = _Grid(x.shape[1:-2], window, strides, dilations, low, high)
     out = empty((len(x), *grid.counts, groups, results), x.dtype)
@@ -51,11 +52,21 @@ def convolve_kernel(x: Any, g: Any, window: Sizes, strides: Sizes, dilations: Si
     if depthwise.pays(len(x), x.shape[1:-2], groups, channels, x.dtype):
         return depthwise.Loops(x.shape[1:-2], window, strides, dilations, low, high, results).kernel(x, g)
     grid = _Grid(x.shape[1:-2], window, strides, dilations, low, high)
-    g = np.ascontiguousarray(g)
-    total = np.zeros((groups, math.prod(window) * channels, results), x.dtype)
-    for part, patches in grid.matrices(x):
-        total += np.matmul(patches.transpose(0, 2, 1), _rows(g[part]))
-    return np.moveaxis(total.reshape(groups, *window, channels, results), 0, -2)
+    g, rows = np.ascontiguousarray(g), math.prod(grid.counts)
+    sizes = (groups, math.prod(window) * channels, results)
+    unit = images_summed_at_once(rows, *sizes[1:])
+    units = -(-len(x) // max(1, unit))
+    parts = min(units, PARTS) if unit else 1
+    totals = np.zeros((parts, *sizes), x.dtype)
+
+    def run(first: int, last: int) -> None:
+        for part in range(first, last):
+            some = slice(units * part // parts * max(1, unit), units * (part + 1) // parts * max(1, unit))
+            for (images, line), patches in grid.matrices(x[some], unit):
+                add_product(patches, _rows(g[some][images, line]), totals[part], grid.lying(line))
+
+    share(parts, len(x) * rows * groups * sizes[1], run)
+    return np.moveaxis(totals.sum(0).reshape(groups, *window, channels, results), 0, -2)
 
 
 def convolve_input(

@@ -131,7 +131,7 @@ def are_lines(groups: int, channels: int, strides: Sizes) -> bool:
 def add(patches: Any, out: Any, window: Sizes, places: Tables, strides: Sizes, dilations: Sizes) -> bool:
     """Patches (groups, n, *windows, *window, channels), or lines, added where they lie in images (n, *space, groups,
     channels); `places`: the tables of those windows. False: the loop is not compiled yet, or there is none."""
-    lines = are_lines(*out.shape[-2:], strides)
+    lines = are_lines(out.shape[-2], out.shape[-1], strides)
     if len(window) > 3 or out.dtype not in FLOATS:
         return False
     run = (_add_lines if lines else _add).soon(out.dtype)

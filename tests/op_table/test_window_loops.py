@@ -90,6 +90,9 @@ def test_small_products(small: int, block: int, monkeypatch: pytest.MonkeyPatch)
     """Few rows, parts of an image's rows, several images at once: in threads that share the images, the same bits."""
     monkeypatch.setattr(products, "SMALL", small)
     monkeypatch.setattr(products, "FEWEST", 2)
+    monkeypatch.setattr(products, "NARROWEST", 2)
+    monkeypatch.setattr(products, "TALL", 12)
+    monkeypatch.setattr(convolution, "PARTS", 3)
     monkeypatch.setattr(convolution, "BLOCK", block)
     for seed in range(60):
         params, images, kernel = drawn(seed, (1, 2, 3, 6), (1, 1, 2))
