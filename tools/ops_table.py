@@ -31,7 +31,11 @@ KINDS = {
     "call": "A graph as an op, differentiated and vectorized through its own nodes.",
     "tiles": "A graph that runs piece by piece along an axis; programs that are about to run are put together with it.",
     "custom": "A function with a Python rule.",
-    "host": "The Python rule, run between compiled segments.",
+    "host": "Python between the steps of a program: the rule of a custom call, or a function of arrays.",
+    "cond": "One of two graphs. VJP: a `cond` of what pulls either back.",
+    "while": "A graph repeated while another one says so. VJP: a `scan` in the other direction.",
+    "scan": "A graph repeated for each element of stacks. VJP: a `scan` in the other direction.",
+    "stack": "Stacks: what the iterations of a loop kept, one array for each.",
     "ruled": "A function whose rule was traced: its results, with a graph for their gradient.",
 }
 DTYPES = {"f": "floating", "c": "complex", "i": "integer", "u": "unsigned", "b": "bool", "s": "string"}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import logging
 import sys
 from collections.abc import Callable, Sequence
@@ -136,12 +135,8 @@ def _array_text(a: Any, summarize: int) -> str:
         shown += ["...", *(_array_text(row, summarize) for row in a[len(a) - keep :])]
     if a.ndim == 1:
         return "[" + " ".join(shown) + "]"
-    gap = "\n" * (a.ndim - 1)
-    return "[" + gap.join(_indented(s) if k else s for k, s in builtins.enumerate(shown)) + "]"
-
-
-def _indented(block: str) -> str:
-    return "\n".join(f" {line}" if line else line for line in block.split("\n"))
+    first, *rest = ("\n" * (a.ndim - 1)).join(shown).split("\n")
+    return "[" + "\n".join([first, *(f" {line}" if line else line for line in rest)]) + "]"
 
 
 def _number(v: Any) -> str:
