@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from gradtape.backends import control, writing
+from gradtape.backends.clusters import FusedKernel
 from gradtape.backends.formula import HALF, compile_formula
 from gradtape.backends.gemm import compile_contraction
 from gradtape.backends.pieces import in_pieces
@@ -21,6 +22,7 @@ from gradtape.ops.call import Call, Ruled
 from gradtape.ops.composite import Composite
 from gradtape.ops.contraction import Contraction
 from gradtape.ops.control import Cond, EmptyStack, Scan, StackSum, While
+from gradtape.ops.fused import Fused
 from gradtape.ops.host import Host
 from gradtape.ops.layout import Positions
 from gradtape.ops.op import Constant, Op, Step
@@ -178,6 +180,10 @@ def _ruled(step: Step) -> Kernel:
     return (lambda x, *others: x) if count == 1 else (lambda *arrays: arrays[:count])
 
 
+def _fused(step: Step) -> Kernel:
+    return FusedKernel(step, compile_graph(step.params["graph"], lower))
+
+
 def _assemble(step: Step) -> Kernel:
     p = step.params
     return assembler(np, writing, p["shape"], p["dtype"], p["terms"])
@@ -217,6 +223,7 @@ RULES: dict[type, Callable[[Step], Kernel]] = {
     Host: lambda step: step.params["function"],
     Ruled: _ruled,
     Assemble: _assemble,
+    Fused: _fused,
     Tiles: _tiles,
     Constant: _constant,
     Positions: _positions,

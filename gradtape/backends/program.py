@@ -11,6 +11,7 @@ import numpy as np
 
 from gradtape.ir.graph import Graph, Node, Value
 from gradtape.ops.call import Call
+from gradtape.ops.fused import Fused
 from gradtape.ops.op import Constant
 from gradtape.ops.placement import Assemble
 from gradtape.ops.pointwise import Pointwise
@@ -60,7 +61,7 @@ def render(graph: Graph, lower: Callable[[Any], Callable[..., Any]]) -> tuple[st
         for j, v in enumerate(node.outputs):
             names[id(v)] = f"t{at}" if len(node.outputs) == 1 else f"t{at}_{j}"
         left = ", ".join(names[id(v)] for v in node.outputs)
-        if isinstance(node.step.op, Call) and len(node.outputs) == 1:  # a program's results are always a tuple
+        if isinstance(node.step.op, Call | Fused) and len(node.outputs) == 1:  # a program's results are always a tuple
             left += ","
         right = _call(node, [names[id(v)] for v in node.inputs], memory.target(at), names, env, lower)
         lines.append(f"    {left} = {right}")
@@ -177,4 +178,4 @@ def may_alias(op: Any, node: Node) -> bool:
         return op.view
     if isinstance(op, Reduction):
         return not node.step.params["axes"]
-    return op.kind not in ("contraction", "constant", "composite", "tiles")
+    return op.kind not in ("contraction", "constant", "composite", "fused", "tiles")

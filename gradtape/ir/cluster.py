@@ -5,7 +5,7 @@ one sweep over the reduced loops: what uses the result of a reduction belongs to
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import functools
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,10 +57,14 @@ class Read:
 
 @dataclass(frozen=True)
 class Write:
-    """Where the result of an operation goes."""
+    """Where the result of an operation goes, once for each round of the loops that it goes `over`. With a monoid it is
+    combined with what was written there before: loops that the access does not move along are reduced by the way, and
+    nothing in the cluster sees the result."""
 
     source: int
     access: Access
+    over: tuple[bool, ...]
+    monoid: str | None = None
 
 
 @dataclass(frozen=True)
@@ -81,10 +85,15 @@ class Cluster:
         return n
 
     @property
+    def work(self) -> int:
+        """How many operations are done for an element."""
+        return sum(e.op not in ("read", "number") for e in self.code)
+
+    @functools.cached_property
     def reduced(self) -> frozenset[int]:
         return frozenset(k for k, loop in enumerate(self.loops) if loop.reduced)
 
-    @property
+    @functools.cached_property
     def dependences(self) -> tuple[frozenset[int], ...]:
         """Per operation, the loops that its result depends on."""
         found: list[frozenset[int]] = []
@@ -92,11 +101,11 @@ class Cluster:
             if e.op == "read":
                 found.append(self.reads[e.leaf].access.loops)
             else:
-                mine = frozenset().union(*(found[a] for a in e.args))
+                mine: frozenset[int] = frozenset().union(*(found[a] for a in e.args))
                 found.append(mine - self.reduced if e.op == "reduce" else mine)
         return tuple(found)
 
-    @property
+    @functools.cached_property
     def stages(self) -> tuple[int, ...]:
         """Per operation, how many sweeps over the reduced loops come before it."""
         found: list[int] = []
@@ -110,25 +119,61 @@ def collapsed(cluster: Cluster) -> Cluster:
     none of one round."""
     loops = list(cluster.loops)
     strides = [list(x.access.strides) for x in (*cluster.reads, *cluster.writes)]
+    over = [list(w.over) for w in cluster.writes]
+    rows: list[list[Any]] = [loops, *strides, *over]
+
+    def drop(k: int) -> None:
+        for row in rows:
+            del row[k]
+
     for k in range(len(loops) - 1, -1, -1):
         if loops[k].extent == 1:
-            _drop(loops, strides, k)
+            drop(k)
     for k in range(len(loops) - 2, -1, -1):
         inner = loops[k + 1]
-        if inner.reduced is loops[k].reduced and all(s[k] == s[k + 1] * inner.extent for s in strides):
+        together = all(s[k] == s[k + 1] * inner.extent for s in strides) and all(o[k] == o[k + 1] for o in over)
+        if inner.reduced is loops[k].reduced and together:
             loops[k + 1] = Loop(loops[k].extent * inner.extent, inner.reduced)
-            _drop(loops, strides, k)
-    return _with_strides(cluster, loops, strides)
-
-
-def _drop(loops: list[Loop], strides: Iterable[list[int]], k: int) -> None:
-    del loops[k]
-    for s in strides:
-        del s[k]
-
-
-def _with_strides(cluster: Cluster, loops: Sequence[Loop], strides: Sequence[Sequence[int]]) -> Cluster:
-    walks = iter(strides)
+            drop(k)
+    walks, rounds = iter(strides), iter(over)
     reads = tuple(Read(r.operand, Access(r.access.dtype, tuple(next(walks)))) for r in cluster.reads)
-    writes = tuple(Write(w.source, Access(w.access.dtype, tuple(next(walks)))) for w in cluster.writes)
+    writes = tuple(
+        Write(w.source, Access(w.access.dtype, tuple(next(walks))), tuple(next(rounds)), w.monoid)
+        for w in cluster.writes
+    )
     return Cluster(tuple(loops), reads, cluster.code, writes)
+
+
+def by_the_way(cluster: Cluster) -> Cluster:
+    """Reductions whose results are only written become writes that combine, if that leaves no reduced loop: the work
+    can be shared out along any loop then."""
+    if max(cluster.stages, default=0) != 1:
+        return cluster
+    ends = {k for k, e in enumerate(cluster.code) if e.op == "reduce"}
+    if any(set(e.args) & ends for e in cluster.code):
+        return cluster
+    writes = tuple(_combining(cluster, w) if w.source in ends else w for w in cluster.writes)
+    loops = tuple(Loop(x.extent, False) for x in cluster.loops)
+    return _needed(Cluster(loops, cluster.reads, cluster.code, writes))
+
+
+def _combining(cluster: Cluster, w: Write) -> Write:
+    e = cluster.code[w.source]
+    over = tuple(a or x.reduced for a, x in zip(w.over, cluster.loops, strict=True))
+    return Write(e.args[0], w.access, over, e.leaf)
+
+
+def _needed(cluster: Cluster) -> Cluster:
+    """Without the operations that nothing needs."""
+    needed = {w.source for w in cluster.writes}
+    for k in range(len(cluster.code) - 1, -1, -1):
+        if k in needed:
+            needed.update(cluster.code[k].args)
+    number = {k: i for i, k in enumerate(sorted(needed))}
+    code = tuple(
+        Operation(e.op, tuple(number[a] for a in e.args), e.dtype, e.leaf)
+        for k, e in enumerate(cluster.code)
+        if k in needed
+    )
+    writes = tuple(Write(number[w.source], w.access, w.over, w.monoid) for w in cluster.writes)
+    return Cluster(cluster.loops, cluster.reads, code, writes)

@@ -86,8 +86,8 @@ def _total(x: Value, axes: tuple[int, ...]) -> Value:
 def _weights(x: Value, axes: tuple[int, ...]) -> Value:
     """Scaled by the largest element and by the sum itself: the rounded logarithm of the sum has lost these digits."""
     top = emit("reduce_max", x, axes=axes, keepdims=True)
-    nothing = emit("equal", top, constant(float("-inf"), x.aval.dtype))
-    e = emit("exp", emit("subtract", x, emit("select", nothing, constant(0, x.aval.dtype), top)))
+    top = emit("select", emit("is_finite", top), top, constant(0, x.aval.dtype))
+    e = emit("exp", emit("subtract", x, top))
     return emit("divide_no_nan", e, _total(e, axes))
 
 

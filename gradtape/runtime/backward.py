@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gradtape.backends.cpu import lower
+from gradtape.backends.cpu import NAME, lower
 from gradtape.ir.graph import Graph, Node, Value, order
+from gradtape.kernels.spelling import spells
 from gradtape.ops.call import HostRule, call_step
 from gradtape.ops.op import Step, constant
 from gradtape.runtime.dispatch import execute
@@ -25,6 +26,7 @@ from gradtape.runtime.state import STATE, run_apart
 from gradtape.runtime.tensor import SymbolicTensorError, Tensor, wrap
 from gradtape.runtime.trace import traced
 from gradtape.transforms.differentiate import augmented, leaves, pull_back
+from gradtape.transforms.fuse import fuse
 from gradtape.transforms.simplify import flattened, simplify
 from gradtape.transforms.tiling import tiled
 
@@ -42,7 +44,7 @@ class CompiledGraph:
     def __init__(self, graph: Graph) -> None:
         self.graph = simplify(flattened(graph))
         self.plain = call_step(self.graph)
-        self.runs = tiled(self.graph)
+        self.runs = fuse(tiled(self.graph), spells)
         self.kernel = lower(call_step(self.runs))
         self.avals = tuple(v.aval for v in self.graph.outputs)
         self.recorded: dict[tuple[bool, ...], Step] = {}
@@ -64,7 +66,7 @@ class CompiledGraph:
             return [wrap(a[()] if type(a) is np.ndarray else a, v) for a, v in zip(arrays, self.avals, strict=True)]
         step = self.recorded.get(active)
         if step is None:
-            step = self.recorded[active] = call_step(augmented(self.graph, active))
+            step = self.recorded[active] = _fused_call(augmented(self.graph, active))
         results = execute(step, inputs)
         return list(results[: len(self.avals)]) if isinstance(results, tuple) else [results]
 
@@ -78,6 +80,13 @@ def _active(recorders: Sequence[Recorder], inputs: Sequence[Tensor]) -> tuple[bo
             if slot(t._id, 0) > 0:
                 found[i] = True
     return tuple(found)
+
+
+def _fused_call(graph: Graph) -> Step:
+    """A call of a graph that runs it fused, and is differentiated as it is."""
+    step = call_step(graph)
+    step.lowered[NAME] = lower(call_step(fuse(graph, spells)))
+    return step
 
 
 @dataclass

@@ -35,11 +35,13 @@ def is_atom(node: Node, spells: Spells) -> bool:
     dtypes = (*(v.aval.dtype for v in node.inputs), *(v.aval.dtype for v in node.outputs))
     if isinstance(op, Reduction):
         return op.monoid is not None and spells(op.monoid, dtypes)
-    return isinstance(op, Pointwise) and op.formula is None and spells(op.name, dtypes)
+    return isinstance(op, Pointwise) and spells(op.name, dtypes)
 
 
 def _written(step: Step, avals: tuple[Aval, ...], spells: Spells) -> Graph | None:
     """What a step stands for, in atoms; None for an atom, and for what kernels cannot spell."""
+    if not all(a.is_known for a in avals):
+        return None
     key = ("atoms", avals)
     if key not in step.cache:
         step.cache[key] = _find(step, avals, spells)
@@ -48,6 +50,9 @@ def _written(step: Step, avals: tuple[Aval, ...], spells: Spells) -> Graph | Non
 
 
 def _find(step: Step, avals: tuple[Aval, ...], spells: Spells) -> Graph | None:
+    dtypes = tuple(a.dtype for a in (*avals, *step.infer(avals)))
+    if isinstance(step.op, Pointwise) and spells(step.op.name, dtypes):
+        return None
     graph = _once(step, avals)
     if graph is None or len(graph.outputs) != 1:
         return None

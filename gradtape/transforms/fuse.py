@@ -1,4 +1,4 @@
-"""Graph to a graph in which pointwise work and reductions run in clusters, each of them one kernel. Floor: transforms."""
+"""Graph to a graph in which pointwise work and reductions run in clusters, a kernel each. Floor: transforms."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from gradtape.ops.op import Constant, apply
 from gradtape.ops.reduction import Reduction
 from gradtape.transforms.atoms import Spells, in_atoms
 from gradtape.transforms.grouping import Group, Grouping
+from gradtape.transforms.simplify import simplify
 from gradtape.transforms.views import Place, walk_back
 
 ALONE = 2  # operations from which a cluster is worth a kernel
@@ -20,7 +21,7 @@ def fuse(graph: Graph, spells: Spells) -> Graph:
     """The same outputs, computed by clusters wherever kernels spell the operations (`spells`).
 
     Each operation is done once; a value is written only if something outside its cluster needs it."""
-    graph = in_atoms(graph, spells)
+    graph = simplify(in_atoms(graph, spells))
     grouping = Grouping(graph, spells)
     groups = [g for g in grouping.groups if _worth(g)]
     if not groups:
@@ -129,6 +130,7 @@ def cluster_of(group: Group, inputs: Sequence[Value], results: Sequence[Value]) 
     accesses: list[Read] = []
     code: list[Operation] = []
     made: dict[int, int] = {}
+    sinks: dict[int, int] = {}
 
     def operand(v: Value, wanted: Place) -> int:
         walk = walk_back(v)
@@ -154,20 +156,32 @@ def cluster_of(group: Group, inputs: Sequence[Value], results: Sequence[Value]) 
     for node in group.nodes:
         (out,) = node.outputs
         args = tuple(operand(v, _place_of(group, node, v)) for v in node.inputs)
+        if id(out) in group.sinks:
+            sinks[id(out)] = args[0]
+            continue
         made[id(out)] = len(code)
         if isinstance(node.step.op, Reduction):
             code.append(Operation("reduce", args, out.aval.dtype, node.step.op.monoid))
         else:
             code.append(Operation(node.step.op.name, args, out.aval.dtype))
     loops = tuple(Loop(n, k in group.reduced) for k, n in enumerate(group.loops))
-    writes = tuple(
-        Write(
-            made[id(v)],
-            Access(v.aval.dtype, _strides(v.aval.dims, group.place[id(v)], len(group.loops))),
-        )
-        for v in results
-    )
+    writes = tuple(_write(group, v, made, sinks) for v in results)
     return collapsed(Cluster(loops, tuple(accesses), tuple(code), writes))
+
+
+def _write(group: Group, v: Value, made: dict[int, int], sinks: dict[int, int]) -> Write:
+    assert v.node is not None
+    place = group.sinks[id(v)][1] if id(v) in sinks else group.place[id(v)]
+    access = Access(v.aval.dtype, _strides(v.aval.dims, place, len(group.loops)))
+    if id(v) not in sinks:
+        return Write(made[id(v)], access, _over(place, group))
+    op = v.node.step.op
+    assert isinstance(op, Reduction)
+    return Write(sinks[id(v)], access, _over(group.sinks[id(v)][0], group), op.monoid)
+
+
+def _over(place: Place, group: Group) -> tuple[bool, ...]:
+    return tuple(k in place for k in range(len(group.loops)))
 
 
 def _place_of(group: Group, node: Node, v: Value) -> Place:
@@ -177,7 +191,7 @@ def _place_of(group: Group, node: Node, v: Value) -> Place:
         place = group.place[id(out)]
         lead = len(out.aval.dims) - len(v.aval.dims)
         return tuple(None if n == 1 else place[lead + k] for k, n in enumerate(v.aval.dims))
-    return group.swept[id(out)]
+    return group.sinks[id(out)][0] if id(out) in group.sinks else group.swept[id(out)]
 
 
 def _strides(dims: Sequence[int], place: Place, count: int) -> tuple[int, ...]:

@@ -22,12 +22,14 @@ FREE = 3  # cheap operations that may be done once for every element of a loop t
 
 @dataclass(eq=False)
 class Group:
-    """Nodes that run as one kernel."""
+    """Nodes that run as one kernel. `sinks` are results of reductions over other loops than `reduced`, with the places
+    of operand and result: they are complete when the kernel is, so that nothing in it can use them."""
 
     loops: list[int]  # extents
     reduced: frozenset[int]
     place: dict[int, Place]  # by value: the loop of each axis, None where the axis has size 1
     swept: dict[int, Place] = field(default_factory=dict)  # by the result of a reduction: the place of its operand
+    sinks: dict[int, tuple[Place, Place]] = field(default_factory=dict)
     nodes: list[Node] = field(default_factory=list)
 
     @property
@@ -80,7 +82,7 @@ class Grouping:
             place, loops = ours, list(g.loops)
         else:
             place, loops = _pointwise_place(node, walks, g)
-        if place is None or self._leaves(g, [node]):
+        if place is None or any(id(w.base) in g.sinks for w in walks) or self._leaves(g, [node]):
             return False
         if not isinstance(node.step.op, Reduction):
             if self._second_sweep(node, place, g):
@@ -89,8 +91,11 @@ class Grouping:
             g.place[id(node.outputs[0])] = place
             return True
         axes = _reduced(node, place)
-        if axes is None or (g.reduced and g.reduced != axes):
+        if axes is None:
             return False
+        if (g.reduced and g.reduced != axes) or (len(axes) == len(g.loops) and g.size >= SINGLE_ROW):
+            g.sinks[id(node.outputs[0])] = (place, _left(node, place))
+            return True
         g.reduced = axes
         g.place[id(node.outputs[0])] = _left(node, place)
         g.swept[id(node.outputs[0])] = place
@@ -128,14 +133,18 @@ class Grouping:
         reduced = image or g.reduced
         if any(h.loops[k] != g.loops[j] for k, j in found.items()) or not self._pays(g, h, found, reduced):
             return False
-        if self._leaves(g, h.nodes):
+        if self._uses_sinks(g, h) or self._uses_sinks(h, g) or self._leaves(g, h.nodes):
             return False
         g.reduced = reduced
         for mine, theirs in ((g.place, h.place), (g.swept, h.swept)):
-            mine.update((v, tuple(None if k is None else found[k] for k in p)) for v, p in theirs.items())
+            mine.update((v, _moved(p, found)) for v, p in theirs.items())
         g.nodes = sorted((*g.nodes, *h.nodes), key=lambda n: self.at[id(n)])
+        g.sinks.update((v, (_moved(a, found), _moved(b, found))) for v, (a, b) in h.sinks.items())
         self.owner.update((id(n), g) for n in h.nodes)
         return True
+
+    def _uses_sinks(self, g: Group, h: Group) -> bool:
+        return bool(g.sinks) and any(id(w.base) in g.sinks for n in h.nodes for w in self.operands[id(n)])
 
     def _pays(self, g: Group, h: Group, found: dict[int, int], reduced: frozenset[int]) -> bool:
         """What h computes must not be done again and again: the loops that it lacks run inside its own, or it is
@@ -251,6 +260,10 @@ def _unify(found: dict[int, int], theirs: Place, wanted: Sequence[int | None]) -
         if k is not None and j is not None and found.setdefault(k, j) != j:
             return False
     return len(set(found.values())) == len(found)
+
+
+def _moved(place: Place, found: dict[int, int]) -> Place:
+    return tuple(None if k is None else found[k] for k in place)
 
 
 def _complete(found: dict[int, int], g: Group, h: Group) -> bool:

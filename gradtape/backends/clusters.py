@@ -1,0 +1,160 @@
+"""Fused steps on the CPU: NumPy op by op until enough time was spent in one, then the kernel rendered for it. Floor:
+backends."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from gradtape.backends.memory import empty
+from gradtape.ir.cluster import Cluster, Write, by_the_way
+from gradtape.kernels.compiled import COMPILER, Ticket
+from gradtape.kernels.loops import share
+from gradtape.kernels.render import Kernel, partial_dtype, render
+from gradtape.ops.op import Step
+
+PATIENCE = 0.02  # seconds of NumPy's work (estimated) in one step from which its kernel is worth compiling
+PER_CALL = 1e-6  # seconds of an operation on a small array
+PER_ELEMENT = 0.5e-9
+
+Run = Callable[..., tuple[Any, ...]]
+
+COMBINE: dict[str, tuple[np.ufunc, Any]] = {
+    "sum": (np.add, 0),
+    "prod": (np.multiply, 1),
+    "max": (np.maximum, -np.inf),
+    "min": (np.minimum, np.inf),
+    "all": (np.logical_and, True),
+    "any": (np.logical_or, False),
+}
+
+
+class Policy:
+    """When kernels are compiled: in the "background" once a step is worth it, "now" before its first run, or "never".
+    The environment variable `GRADTAPE_KERNELS` says how a process begins."""
+
+    WAYS = ("background", "now", "never")
+
+    def __init__(self) -> None:
+        self.compile = os.environ.get("GRADTAPE_KERNELS", "background")
+        if self.compile not in self.WAYS:
+            raise ValueError(f"GRADTAPE_KERNELS should be one of {', '.join(self.WAYS)}, got {self.compile!r}.")
+
+
+POLICY = Policy()
+
+
+class FusedKernel:
+    """What runs a fused step."""
+
+    def __init__(self, step: Step, program: Run) -> None:
+        self.program = program
+        self.cluster: Cluster = by_the_way(step.params["cluster"])
+        self.shapes = [(v.aval.dims, v.aval.dtype.numpy_dtype) for v in step.params["graph"].outputs]
+        self.estimate = self.cluster.work * (PER_CALL + self.cluster.size * PER_ELEMENT)
+        self.spent = 0.0
+        self.native: Native | None = None
+        self.ticket: Ticket | None = None
+
+    def __call__(self, *arrays: Any) -> tuple[Any, ...]:
+        if self.native is None and POLICY.compile != "never":
+            self._look()
+        native = self.native
+        return self.program(*arrays) if native is None else native(*arrays)
+
+    def _look(self) -> None:
+        """Take the kernel if it is there; ask for it when it is worth that."""
+        self.spent += self.estimate
+        now = POLICY.compile == "now"
+        if self.ticket is None and (now or self.spent > PATIENCE):
+            self.ticket = self._ask(render(self.cluster))
+        if self.ticket is not None and (now or self.ticket.done.is_set()):
+            self.native = Native(self, self.ticket.kernel, self.ticket.wait())
+
+    def _ask(self, kernel: Kernel) -> Ticket:
+        return COMPILER.request(kernel, tuple(r.access.dtype for r in self.cluster.reads))
+
+    def anywhere(self, ticket: Ticket | None) -> Ticket:
+        """The kernel without limits on operands."""
+        return ticket or self._ask(render(self.cluster, anywhere=True))
+
+
+class Native:
+    """A compiled kernel with its arguments in order."""
+
+    def __init__(self, fused: FusedKernel, kernel: Kernel, function: Callable[..., Any]) -> None:
+        cluster = fused.cluster
+        self.fused, self.kernel, self.function = fused, kernel, function
+        self.outs = [(*shape, w) for shape, w in zip(fused.shapes, cluster.writes, strict=True)]
+        self.arrays = [cluster.reads[k].operand for k in kernel.arrays]
+        self.scalars = [cluster.reads[k].operand for k in kernel.scalars]
+        numbers = [dtype.numpy_dtype.type(value) for value, dtype in kernel.numbers]
+        self.constants = (*numbers, *kernel.integers)
+        self.extent = 1 if kernel.split is None else cluster.loops[kernel.split].extent
+        self.elements = cluster.size * max(1, cluster.work // 8)
+        self.slow: Ticket | None = None
+
+    def __call__(self, *arrays: Any) -> tuple[Any, ...]:
+        results = [empty(shape, dtype) for shape, dtype, _ in self.outs]
+        writes = [r.reshape(-1) for r, (_, _, w) in zip(results, self.outs, strict=True) if w.monoid is None]
+        given = (*[_flat(arrays[k]) for k in self.arrays], *[_number(arrays[k]) for k in self.scalars], *self.constants)
+        if self.kernel.sinks:
+            far = self._in_parts(writes, given, results)
+        else:
+            far = self._whole(writes, given)
+        if far:
+            return self._anywhere(arrays)
+        return tuple([r if r.shape else r[()] for r in results])
+
+    def _whole(self, writes: Sequence[Any], given: Sequence[Any]) -> bool:
+        """Every element is written by itself: threads share the split loop."""
+        function = self.function
+        far: list[Any] = []
+        share(self.extent, self.elements, lambda a, b: far.append(function(*writes, *given, a, b)))
+        return any(far)
+
+    def _in_parts(self, writes: Sequence[Any], given: Sequence[Any], results: list[Any]) -> bool:
+        """Each thread combines into arrays of its own, which are put together in the order of the loop."""
+        function = self.function
+        sinks = [(k, w) for k, (_, _, w) in enumerate(self.outs) if w.monoid is not None]
+        parts: dict[int, tuple[list[Any], Any]] = {}
+
+        def run(a: int, b: int) -> None:
+            mine = [_start(w, results[k].size) for k, w in sinks]
+            parts[a] = (mine, function(*writes, *mine, *given, a, b))
+
+        share(self.extent, self.elements, run)
+        held = [parts[a] for a in sorted(parts)]
+        for j, (k, w) in enumerate(sinks):
+            combine, _ = COMBINE[w.monoid or "sum"]
+            total = held[0][0][j]
+            for mine, _ in held[1:]:
+                combine(total, mine[j], out=total)
+            results[k] = total.astype(results[k].dtype).reshape(results[k].shape)
+        return any(far for _, far in held)
+
+    def _anywhere(self, arrays: Sequence[Any]) -> tuple[Any, ...]:
+        """An operand was beyond what the fast operations take: the same work without limits."""
+        self.slow = self.fused.anywhere(self.slow)
+        if POLICY.compile != "now" and not self.slow.done.is_set():
+            return self.fused.program(*arrays)
+        return Native(self.fused, self.slow.kernel, self.slow.wait())(*arrays)
+
+
+def _flat(a: Any) -> Any:
+    return a.reshape(-1) if a.flags.c_contiguous else np.ascontiguousarray(a).reshape(-1)
+
+
+def _number(a: Any) -> Any:
+    return a.reshape(-1)[0] if a.ndim else a[()]
+
+
+def _start(w: Write, size: int) -> Any:
+    dtype = partial_dtype(w)
+    _, start = COMBINE[w.monoid or "sum"]
+    if dtype.is_integer and w.monoid in ("max", "min"):
+        start = dtype.min if w.monoid == "max" else dtype.max
+    return np.full(size, start, dtype.numpy_dtype)
