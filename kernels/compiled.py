@@ -34,10 +34,12 @@ Dtypes = tuple[DType, ...]
 class Ticket:
     """A kernel that was asked for: `function` is None until it is compiled; `error` says why it never will be."""
 
-    __slots__ = ("done", "error", "function", "kernel", "key", "reads")
+    __slots__ = ("done", "error", "function", "kernel", "name", "reads", "text")
 
     def __init__(self, key: str, kernel: Kernel, reads: Dtypes) -> None:
-        self.key, self.kernel, self.reads = key, kernel, reads
+        self.name, self.kernel, self.reads = f"kernel_{key}", kernel, reads
+        # Symbols of machine code are told apart by the function's name: those from disk may have been made anywhere.
+        self.text = kernel.text.replace("def kernel(", f"def {self.name}(", 1)
         self.function: Function | None = None
         self.error: BaseException | None = None
         self.done = threading.Event()
@@ -110,9 +112,9 @@ class Compiler:
         import numba
 
         names = environment()
-        exec(compile(ticket.kernel.text, path, "exec"), names)
+        exec(compile(ticket.text, path, "exec"), names)
         options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": FASTMATH, "cache": cache}
-        function = numba.njit(_signature(ticket), **options)(names["kernel"])
+        function = numba.njit(_signature(ticket), **options)(names[ticket.name])
         hits = sum(function.stats.cache_hits.values()) if cache else 0
         self.loaded += hits
         self.compiled += not hits
@@ -170,16 +172,16 @@ def _written(ticket: Ticket) -> Path | None:
     """The file of a kernel's text, which is only believed if it holds exactly that; None where none can be kept: then
     the kernel is compiled in every process."""
     folder = cache_folder()
-    path = folder / f"kernel_{ticket.key}.py"
+    path = folder / f"{ticket.name}.py"
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if hasattr(os, "getuid") and folder.stat().st_uid != os.getuid():
             return None  # somebody else's: it might hold anything
-        if path.exists() and path.read_text() == ticket.kernel.text:
+        if path.exists() and path.read_text() == ticket.text:
             return path
         handle, name = tempfile.mkstemp(dir=folder, suffix=".part")
         with os.fdopen(handle, "w") as f:
-            f.write(ticket.kernel.text)
+            f.write(ticket.text)
         os.replace(name, path)
         _bound(folder)
     except OSError:

@@ -1,4 +1,4 @@
-"""A cluster as the text of a Python function for Numba: the same text for the same operations, ranks, dtypes and layout,
+"""A cluster as the text of a Python function for Numba: one text for equal operations, ranks, dtypes and layouts,
 whatever the extents. Floor: kernels."""
 
 from __future__ import annotations
@@ -152,6 +152,10 @@ class _Renderer:
         low, high = ("b", "e") if self.columns else self._span(self.vector).split(", ")
         sums = [k for k in ends if self.rows and self._is_long_sum(self.cluster.code[k])]
         written = self._written(s)
+        for name, w in list(written.items()):
+            if not w.over[self.vector or 0] and self.vector not in self.dependences[w.source]:
+                self._once(name, w)
+                del written[name]
         sinks = {n: w for n, w in written.items() if self._is_carried(w)}
         floats = any(w.monoid == "sum" and w.access.dtype.is_floating for w in sinks.values())
         runs = not self.columns and bool(sums or floats)

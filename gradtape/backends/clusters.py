@@ -57,7 +57,7 @@ class FusedKernel:
         self.estimate = self.cluster.work * (PER_CALL + self.cluster.size * PER_ELEMENT)
         self.spent = 0.0
         self.native: Native | None = None
-        self.ticket: Ticket | None = None
+        self.asked: tuple[Kernel, Ticket] | None = None
 
     def __call__(self, *arrays: Any) -> tuple[Any, ...]:
         if self.native is None and POLICY.compile != "never":
@@ -69,17 +69,17 @@ class FusedKernel:
         """Take the kernel if it is there; ask for it when it is worth that."""
         self.spent += self.estimate
         now = POLICY.compile == "now"
-        if self.ticket is None and (now or self.spent > PATIENCE):
-            self.ticket = self._ask(render(self.cluster))
-        if self.ticket is not None and (now or self.ticket.done.is_set()):
-            self.native = Native(self, self.ticket.kernel, self.ticket.wait())
+        if self.asked is None and (now or self.spent > PATIENCE):
+            self.asked = self.ask(False)
+        if self.asked is not None:
+            kernel, ticket = self.asked
+            if now or ticket.done.is_set():
+                self.native = Native(self, kernel, ticket.wait())
 
-    def _ask(self, kernel: Kernel) -> Ticket:
-        return COMPILER.request(kernel, tuple(r.access.dtype for r in self.cluster.reads))
-
-    def anywhere(self, ticket: Ticket | None) -> Ticket:
-        """The kernel without limits on operands."""
-        return ticket or self._ask(render(self.cluster, anywhere=True))
+    def ask(self, anywhere: bool) -> tuple[Kernel, Ticket]:
+        """The kernel of this cluster, and the ticket of all clusters that have its text."""
+        kernel = render(self.cluster, anywhere)
+        return kernel, COMPILER.request(kernel, tuple(r.access.dtype for r in self.cluster.reads))
 
 
 class Native:
@@ -95,7 +95,7 @@ class Native:
         self.constants = (*numbers, *kernel.integers)
         self.extent = 1 if kernel.split is None else cluster.loops[kernel.split].extent
         self.elements = cluster.size * max(1, cluster.work // 8)
-        self.slow: Ticket | None = None
+        self.slow: tuple[Kernel, Ticket] | None = None
 
     def __call__(self, *arrays: Any) -> tuple[Any, ...]:
         results = [empty(shape, dtype) for shape, dtype, _ in self.outs]
@@ -138,10 +138,11 @@ class Native:
 
     def _anywhere(self, arrays: Sequence[Any]) -> tuple[Any, ...]:
         """An operand was beyond what the fast operations take: the same work without limits."""
-        self.slow = self.fused.anywhere(self.slow)
-        if POLICY.compile != "now" and not self.slow.done.is_set():
+        self.slow = self.slow or self.fused.ask(True)
+        kernel, ticket = self.slow
+        if POLICY.compile != "now" and not ticket.done.is_set():
             return self.fused.program(*arrays)
-        return Native(self.fused, self.slow.kernel, self.slow.wait())(*arrays)
+        return Native(self.fused, kernel, ticket.wait())(*arrays)
 
 
 def _flat(a: Any) -> Any:

@@ -153,6 +153,8 @@ def by_the_way(cluster: Cluster) -> Cluster:
     if any(set(e.args) & ends for e in cluster.code):
         return cluster
     writes = tuple(_combining(cluster, w) if w.source in ends else w for w in cluster.writes)
+    if not all(all(w.over) for w in writes if w.monoid is not None):
+        return cluster  # it would be combined again in rounds that it does not depend on
     loops = tuple(Loop(x.extent, False) for x in cluster.loops)
     return _needed(Cluster(loops, cluster.reads, cluster.code, writes))
 

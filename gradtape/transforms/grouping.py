@@ -85,7 +85,7 @@ class Grouping:
         if place is None or any(id(w.base) in g.sinks for w in walks) or self._leaves(g, [node]):
             return False
         if not isinstance(node.step.op, Reduction):
-            if self._second_sweep(node, place, g):
+            if self._second_sweep(node, place, g) or (g.sinks and len(loops) > len(g.loops)):
                 return False
             g.loops = loops
             g.place[id(node.outputs[0])] = place
@@ -94,6 +94,8 @@ class Grouping:
         if axes is None:
             return False
         if (g.reduced and g.reduced != axes) or (len(axes) == len(g.loops) and g.size >= SINGLE_ROW):
+            if not _once_a_round(place, len(g.loops), g.reduced):
+                return False
             g.sinks[id(node.outputs[0])] = (place, _left(node, place))
             return True
         g.reduced = axes
@@ -133,13 +135,15 @@ class Grouping:
         reduced = image or g.reduced
         if any(h.loops[k] != g.loops[j] for k, j in found.items()) or not self._pays(g, h, found, reduced):
             return False
+        sinks = g.sinks | {v: (_moved(a, found), _moved(b, found)) for v, (a, b) in h.sinks.items()}
+        if not all(_once_a_round(place, len(g.loops), reduced) for place, _ in sinks.values()):
+            return False
         if self._uses_sinks(g, h) or self._uses_sinks(h, g) or self._leaves(g, h.nodes):
             return False
-        g.reduced = reduced
+        g.reduced, g.sinks = reduced, sinks
         for mine, theirs in ((g.place, h.place), (g.swept, h.swept)):
             mine.update((v, _moved(p, found)) for v, p in theirs.items())
         g.nodes = sorted((*g.nodes, *h.nodes), key=lambda n: self.at[id(n)])
-        g.sinks.update((v, (_moved(a, found), _moved(b, found))) for v, (a, b) in h.sinks.items())
         self.owner.update((id(n), g) for n in h.nodes)
         return True
 
@@ -260,6 +264,12 @@ def _unify(found: dict[int, int], theirs: Place, wanted: Sequence[int | None]) -
         if k is not None and j is not None and found.setdefault(k, j) != j:
             return False
     return len(set(found.values())) == len(found)
+
+
+def _once_a_round(place: Place, loops: int, reduced: frozenset[int]) -> bool:
+    """Whether a value at this place is made once in each round of all loops, or once in each round of the kept ones."""
+    lacking = set(range(loops)) - {k for k in place if k is not None}
+    return not lacking or lacking == reduced
 
 
 def _moved(place: Place, found: dict[int, int]) -> Place:
