@@ -10,7 +10,7 @@ from typing import Any
 from gradtape.ir.cluster import Access, Cluster, Operation, Write
 from gradtape.ir.dtypes import DType
 from gradtape.kernels.addresses import Addresses
-from gradtape.kernels.schedule import Sweep, schedule
+from gradtape.kernels.schedule import Sweep, is_by_column, schedule
 from gradtape.kernels.spelling import carried, combined, is_limited, literal, neutral, spelled
 
 BLOCK = 512  # elements of a block of columns: a few such rows stay in the first-level cache
@@ -101,7 +101,7 @@ class _Renderer:
             if self.vector is not None and (sweep.inside or self._ends(s) or self._written(s)):
                 self._sweep(s, sweep)
         for name, w in self.targets.items():
-            if self._is_outside(w) and not (self.columns and self.stages[w.source]):
+            if self._is_outside(w) and not self.columns:
                 self._once(name, w)
         if not self.lines:
             self._line("pass")
@@ -111,9 +111,9 @@ class _Renderer:
 
     def _is_outside(self, w: Write) -> bool:
         """Whether a write is done once for a row, or for a column between the sweeps."""
+        if is_by_column(self.cluster, w, self.vector):
+            return True
         rounds = {k for k, over in enumerate(w.over) if over} | self.dependences[w.source]
-        if self.columns and self.stages[w.source] > 0:
-            return not rounds & self.cluster.reduced
         return not rounds & {*self.plan.swept, self.vector}
 
     def _ends(self, s: int) -> list[int]:
@@ -266,7 +266,7 @@ class _Renderer:
         """What follows from the columns' reductions before the next sweep."""
         v = self.vector
         assert v is not None
-        due = {n: w for n, w in self.targets.items() if s and self._is_outside(w) and self.stages[w.source] == s}
+        due = {n: w for n, w in self.targets.items() if self._is_outside(w) and self.stages[w.source] == s}
         across = [k for k in self.plan.outside[s] if v in self.dependences[k]]
         self._straight(k for k in self.plan.outside[s] if k not in across)
         along = {n: w for n, w in due.items() if w.over[v] or v in self.dependences[w.source]}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from gradtape.ir.cluster import Cluster
+from gradtape.ir.cluster import Access, Cluster, Write
 
 CHEAP = frozenset(
     {
@@ -55,7 +55,7 @@ def schedule(cluster: Cluster) -> Schedule:
     kept: set[int] = set()
     sweeps = []
     for s in stages:
-        order = _closure(cluster, _roots(cluster, inside, s), inside, kept)
+        order = _closure(cluster, _roots(cluster, inside, s, vector), inside, kept)
         new = tuple(k for k in order if k in later[s] and k not in kept)
         kept.update(new)
         sweeps.append(Sweep(order, new))
@@ -69,7 +69,21 @@ def _vector(cluster: Cluster) -> int | None:
     accesses = [x.access for x in (*cluster.reads, *cluster.writes)]
     kept = [k for k in range(len(cluster.loops)) if k not in cluster.reduced]
     candidates = {max(cluster.reduced, default=-1), max(kept, default=-1)} - {-1}
-    return max(candidates, key=lambda k: (sum(a.strides[k] == 1 for a in accesses), k))
+    return max(candidates, key=lambda k: (sum(_elements(cluster, a) for a in accesses if a.strides[k] == 1), k))
+
+
+def _elements(cluster: Cluster, access: Access) -> int:
+    """How many elements an access touches."""
+    n = 1
+    for k in access.loops:
+        n *= cluster.loops[k].extent
+    return n
+
+
+def is_by_column(cluster: Cluster, w: Write, vector: int | None) -> bool:
+    """Whether a write is done once for each column, between the sweeps."""
+    rounds = {k for k, over in enumerate(w.over) if over} | cluster.dependences[w.source]
+    return bool(cluster.reduced) and vector not in cluster.reduced and not rounds & cluster.reduced
 
 
 def _between(cluster: Cluster, k: int, vector: int | None) -> bool:
@@ -78,10 +92,11 @@ def _between(cluster: Cluster, k: int, vector: int | None) -> bool:
     return vector not in cluster.reduced and cluster.stages[k] > 0 and not cluster.dependences[k] & cluster.reduced
 
 
-def _roots(cluster: Cluster, inside: Sequence[bool], s: int) -> list[int]:
+def _roots(cluster: Cluster, inside: Sequence[bool], s: int, vector: int | None) -> list[int]:
     """What a sweep is for: operands of reductions, and what is written."""
     ends = [e.args[0] for k, e in enumerate(cluster.code) if e.op == "reduce" and cluster.stages[k] == s + 1]
-    written = [w.source for w in cluster.writes if cluster.stages[w.source] == s]
+    swept = [w for w in cluster.writes if not is_by_column(cluster, w, vector)]
+    written = [w.source for w in swept if cluster.stages[w.source] == s]
     return [k for k in (*ends, *written) if inside[k]]
 
 
@@ -102,7 +117,7 @@ def _dear(cluster: Cluster, inside: Sequence[bool], s: int, count: int) -> froze
     """Results of sweep s that a later sweep needs and that are not cheap to compute again."""
     found: set[int] = set()
     for later in range(s + 1, count):
-        stack = _roots(cluster, inside, later)
+        stack = _roots(cluster, inside, later, _vector(cluster))
         seen: set[int] = set()
         while stack:
             k = stack.pop()
