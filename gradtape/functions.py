@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 import traceback
 import warnings
 import weakref
@@ -14,12 +15,14 @@ from typing import Any
 import optree
 
 from gradtape.ir.aval import Aval
+from gradtape.ir.errors import UnknownShapeError
 from gradtape.runtime.convert import convert
 from gradtape.runtime.places import CONVERTED, is_own_file, place_at
-from gradtape.runtime.tensor import SymbolicTensorError, Tensor
+from gradtape.runtime.tensor import EagerTensor, SymbolicTensorError, Tensor
 from gradtape.runtime.variable import Variable
 from gradtape.tracing import conversion
 from gradtape.tracing.concrete import TRACING, ConcreteFunction, Trace, tensor_places
+from gradtape.tracing.open import OpenTrace, TraceForEachShape
 from gradtape.tracing.signatures import Key, TensorSpec, as_argument, generalised, holds, key_of
 
 NOT_FIRST = (
@@ -30,6 +33,7 @@ NOT_ONCE = (
     "tf.function only supports singleton tf.Variables created on the first call. Make sure the tf.Variable is only "
     "created once, and kept, or created outside tf.function."
 )
+PYTHON = os.path.dirname(os.__file__) + os.sep
 MAX_TRACES = 256  # per function; the least recently made trace is dropped first
 
 
@@ -111,9 +115,16 @@ class Function:
                 if general is not None:
                     found = self._traces[general]
             if found is None:
-                wanted = generalised(key, list(self._traces)) if self.options.reduce_retracing else key
+                wanted = self._wanted(key)
                 found = self._keep(wanted, self._traced(wanted, leaves))
             return self._keep(key, found)
+
+    def _wanted(self, key: Key) -> Key:
+        """The signature for which a call is traced: as general as was asked for."""
+        asked = self.options.avals
+        if asked:
+            return key[0], (*asked, *key[1][len(asked) :])
+        return generalised(key, list(self._traces)) if self.options.reduce_retracing else key
 
     def _keep(self, key: Key, concrete: ConcreteFunction) -> ConcreteFunction:
         self._traces[key] = concrete
@@ -134,7 +145,7 @@ class Function:
             trace = self._trace(avals, leaves, spec, NOT_ONCE)
         return ConcreteFunction(self.name, leaves, spec, trace)
 
-    def _trace(self, avals: Sequence[Aval], leaves: Sequence[Any], spec: Any, creates_no_more: str) -> Trace:
+    def _trace(self, avals: Sequence[Aval], leaves: Sequence[Any], spec: Any, creates_no_more: str) -> Any:
         self._count += 1
         places = tensor_places(leaves)
 
@@ -146,7 +157,26 @@ class Function:
             return self._run(*args, **kwargs)
 
         examples = [leaves[i] for i in places]
-        return Trace(python, avals, creates_no_more, examples if all(isinstance(x, Tensor) for x in examples) else ())
+        given = examples if all(isinstance(x, EagerTensor) for x in examples) else ()
+        if all(a.is_known for a in avals):
+            return Trace(python, avals, creates_no_more, given)
+        return self._open_trace(python, avals, creates_no_more, given)
+
+    def _open_trace(
+        self,
+        python: Callable[[list[Tensor]], Any],
+        avals: Sequence[Aval],
+        creates_no_more: str,
+        given: Sequence[Tensor],
+    ) -> Any:
+        """A trace for shapes that are not all known; where there is none, one for each shape."""
+        try:
+            return OpenTrace(python, avals, creates_no_more, given)
+        except (UnknownShapeError, SymbolicTensorError) as e:
+            if isinstance(e, SymbolicTensorError) and e.by_user:
+                raise
+            _warn(self.name, e, "cannot be traced for unknown dimensions", "it is traced anew for each shape")
+            return TraceForEachShape(python)
 
     def _run(self, *args: Any, **kwargs: Any) -> Any:
         """The Python function itself, its `if`s and loops converted if that is wanted."""
@@ -203,6 +233,8 @@ class Options:
 
     def __init__(self, signature: Any, autograph: bool, reduce_retracing: bool) -> None:
         self.signature = None if signature is None else tuple(signature)
+        specs: Any = self.signature or ()
+        self.avals = [s.aval for s in optree.tree_leaves(specs, none_is_leaf=True)]  # of the leaves of all arguments
         self.autograph, self.reduce_retracing = autograph, reduce_retracing
 
 
@@ -258,16 +290,21 @@ def function(
     return Function(func, options)
 
 
-def _warn(name: str, e: SymbolicTensorError) -> None:
+def _warn(
+    name: str,
+    e: Exception,
+    what: str = "asks for the value of a tensor while it is traced",
+    then: str = "it runs as Python, op by op",
+) -> None:
     """Why a function is not traced: the op that wants a value, and where the user's program calls it."""
     place, op = "", ""
     for frame in traceback.extract_tb(e.__traceback__):
-        if not is_own_file(frame.filename):
+        if not is_own_file(frame.filename) and not frame.filename.startswith(PYTHON):
             place, op = f" at {place_at(frame.filename, frame.lineno or 0)}", ""
         elif not op and place and frame.name[:1].isalpha() and not frame.filename.startswith(CONVERTED):
             op = f" in `{frame.name}`"
     warnings.warn(
-        f"`{name}` asks for the value of a tensor while it is traced{op}{place}, so it runs as Python, op by op: {e}",
+        f"`{name}` {what}{op}{place}, so {then}: {e}",
         stacklevel=3,
     )
 

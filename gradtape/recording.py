@@ -13,7 +13,7 @@ import optree
 from gradtape.runtime.convert import converters
 from gradtape.runtime.record import Recorder
 from gradtape.runtime.state import STATE
-from gradtape.runtime.tensor import Tensor
+from gradtape.runtime.tensor import SymbolicTensorError, Tensor
 from gradtape.runtime.variable import Variable
 
 
@@ -22,6 +22,12 @@ class UnconnectedGradients(enum.Enum):
 
     NONE = "none"
     ZERO = "zero"
+
+
+def _noting() -> Any:
+    """The tracer that notes what is done, to do it again for other shapes."""
+    tracer = STATE.tracers[-1] if STATE.tracers else None
+    return tracer if tracer is not None and tracer.is_open else None
 
 
 class Recording:
@@ -35,6 +41,9 @@ class Recording:
         self._seen: list[Variable] = []  # watched variables that survive the end of the recording
 
     def __enter__(self) -> Self:
+        if (tracer := _noting()) is not None:
+            tracer.perform(self.__enter__, (), {})
+            return self
         if self._recording:
             raise ValueError("Tape is still recording: it cannot be entered again before its block ends.")
         self._push()
@@ -43,8 +52,14 @@ class Recording:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._recording:
+        if (tracer := _noting()) is not None:
+            tracer.perform(self.__exit__, (None, None, None), {})
+        elif self._recording:
             self._pop()
+
+    def options(self) -> tuple[bool, bool]:
+        """What it was made with."""
+        return self._persistent, self._watch_accessed
 
     def _push(self) -> None:
         if self._recorder is None:
@@ -98,6 +113,8 @@ class Recording:
         """
         if self._recorder is None:
             raise RuntimeError("Trying to stop recording a tape which is not recording.")
+        if _noting() is not None:
+            raise SymbolicTensorError("`stop_recording` is not part of traces for unknown dimensions.")
         self._pop()
         try:
             yield

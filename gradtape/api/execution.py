@@ -6,6 +6,7 @@ import contextlib
 
 from gradtape.runtime.control import is_staged
 from gradtape.runtime.trace import outside
+from gradtape.tracing.conversion import native
 
 
 def executing_eagerly() -> bool:
@@ -18,6 +19,7 @@ def executing_eagerly() -> bool:
     return not is_staged()
 
 
+@native
 def init_scope() -> contextlib.AbstractContextManager[None]:
     """A block that runs at once and unrecorded, though a function is traced around it: to make variables in.
 

@@ -6,6 +6,7 @@ import weakref
 from typing import Any
 
 from gradtape.ir.dtypes import DType, of_numpy
+from gradtape.ir.errors import UnknownShapeError
 from gradtape.ir.shapes import Shape, shape_text, size_of
 
 
@@ -26,7 +27,7 @@ class Aval:
     def dims(self) -> tuple[int, ...]:
         """The shape, known to be whole: transforms work on graphs whose shapes are all known."""
         if self.shape is None or None in self.shape:
-            raise ValueError(f"A known shape is needed here, got {shape_text(self.shape)}.")
+            raise UnknownShapeError(f"A known shape is needed here, got {shape_text(self.shape)}.")
         return self.shape  # type: ignore[return-value]
 
     @property

@@ -46,5 +46,9 @@ class OutOfRangeError(OpError):
     """An index or an iteration went past the end."""
 
 
+class UnknownShapeError(ValueError):
+    """A shape must be known, and is not."""
+
+
 class OperatorNotAllowedInGraphError(TypeError):
     """Python asked for the truth of a tensor, or for its elements, while the function it belongs to is traced."""

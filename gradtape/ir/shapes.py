@@ -6,6 +6,8 @@ import operator
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from gradtape.ir.errors import UnknownShapeError
+
 Dims = tuple[int | None, ...]
 Shape = Dims | None  # None: not even the rank is known
 
@@ -61,7 +63,7 @@ class TensorShape:
           ValueError: when anything is unknown.
         """
         if not self.is_fully_defined():
-            raise ValueError(f"The shape {self} is not fully known.")
+            raise UnknownShapeError(f"The shape {self} is not fully known.")
         return tuple(d for d in self.dims_or_none or () if d is not None)
 
     def is_fully_defined(self) -> bool:

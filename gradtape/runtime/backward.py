@@ -63,7 +63,7 @@ class CompiledGraph:
                 arrays = STATE.run(self.kernel, *operands)
             except RuntimeError as e:
                 arrays = run_apart(e, self.kernel, *operands)
-            return [wrap(a[()] if type(a) is np.ndarray else a, v) for a, v in zip(arrays, self.avals, strict=True)]
+            return [wrap(_scalar(a) if not v.shape else a, v) for a, v in zip(arrays, self.avals, strict=True)]
         step = self.recorded.get(active)
         if step is None:
             step = self.recorded[active] = _fused_call(augmented(self.graph, active))
@@ -87,6 +87,11 @@ def _fused_call(graph: Graph) -> Step:
     step = call_step(graph)
     step.lowered[NAME] = lower(call_step(fuse(graph, spells)))
     return step
+
+
+def _scalar(array: Any) -> Any:
+    """An array without axes as an array scalar; strings stay arrays."""
+    return array[()] if type(array) is np.ndarray and not array.dtype.hasobject else array
 
 
 @dataclass

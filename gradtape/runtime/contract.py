@@ -19,6 +19,7 @@ from gradtape.ops.op import MAX_CACHED, Step
 from gradtape.ops.reductions import REDUCE_SUM
 from gradtape.runtime.dispatch import binary, unary
 from gradtape.runtime.tensor import Tensor
+from gradtape.runtime.trace import open_tracer_of
 
 LETTERS = string.ascii_letters
 
@@ -52,6 +53,9 @@ def matmul(
     key = (a._aval, b._aval, transpose_a or adjoint_a, transpose_b or adjoint_b)
     spelling = _matmuls.get(key)
     if spelling is None:
+        if (tracer := open_tracer_of(a) or open_tracer_of(b)) is not None:
+            found: Tensor = tracer.perform(matmul, (a, b, *key[2:]), {})
+            return found
         if len(_matmuls) >= MAX_CACHED:
             _matmuls.clear()
         spelling = _matmuls[key] = _spell_matmul(*key)

@@ -17,6 +17,7 @@ from gradtape.ops.layout import RESHAPE, SLICE
 from gradtape.runtime.dispatch import binary, execute, unary
 from gradtape.runtime.masking import is_mask, masked
 from gradtape.runtime.tensor import SymbolicTensor, SymbolicTensorError, Tensor, wrap
+from gradtape.runtime.trace import open_tracer_of
 
 
 def subscript(x: Tensor, key: Any) -> Tensor:
@@ -27,6 +28,9 @@ def subscript(x: Tensor, key: Any) -> Tensor:
       TypeError: a key that subscripts do not take.
       ValueError: a mask that does not fit.
     """
+    if (tracer := open_tracer_of(x)) is not None:
+        found: Tensor = tracer.perform(subscript, (x, key), {})
+        return found
     if not isinstance(key, tuple | slice | int) or isinstance(key, bool):
         if is_mask(key):
             return masked(x, key, 0)

@@ -16,13 +16,14 @@ from gradtape.ir.graph import Graph, Value
 from gradtape.ops.op import Step, apply
 from gradtape.runtime.places import line_of, place_at, place_of, user_frame
 from gradtape.runtime.state import STATE, new_id
-from gradtape.runtime.tensor import SymbolicTensor, Tensor, wrap
+from gradtape.runtime.tensor import SymbolicTensor, SymbolicTensorError, Tensor, wrap
 from gradtape.transforms.dependence import leaves
 
 
 class Tracer:
     """One graph in the making: its inputs, and the tensors from outside that it came to use."""
 
+    is_open = False  # it is that of a function for more than one shape
     is_function = False  # it is a whole function or a block of one, and takes in all that is computed in it
 
     def __init__(self, inputs: Sequence[Aval]) -> None:
@@ -49,6 +50,10 @@ class Tracer:
             found = self.captured[t._id] = (t, Value(t._aval))
         return found[1]
 
+    def apply(self, step: Step, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        """A step as a node of the graph; its results."""
+        return tuple(self.symbol(v) for v in apply(step, [self.value_of(t) for t in inputs]))
+
     def graph(self, results: Sequence[Tensor]) -> tuple[Graph, list[Tensor]]:
         """The graph of some results over the inputs, then over what was captured; and that."""
         outputs = [self.value_of(t) for t in results]
@@ -68,7 +73,7 @@ class Tracer:
 def traced(step: Step, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
     """A step on operands of which some are symbolic: a node in the graph of the innermost of their tracers."""
     tracer = _innermost(inputs)
-    return tuple(tracer.symbol(v) for v in apply(step, [tracer.value_of(t) for t in inputs]))
+    return tracer.apply(step, inputs)
 
 
 def _innermost(inputs: Sequence[Tensor]) -> Tracer:
@@ -76,6 +81,8 @@ def _innermost(inputs: Sequence[Tensor]) -> Tracer:
     for t in symbols:
         if not any(t._tracer is tracer for tracer in STATE.tracers):
             raise out_of_scope(t)
+        if t._tracer.is_open and t._tracer is not STATE.tracers[-1]:
+            raise SymbolicTensorError(f"{place_of(user_frame())}: {t!r} is used in a function that is not converted.")
     for tracer in reversed(STATE.tracers):
         if tracer.is_function or any(tracer is t._tracer for t in symbols):
             return tracer
@@ -173,6 +180,11 @@ def outside() -> Iterator[None]:
         yield
     finally:
         STATE.tracers, STATE.recorders = held
+
+
+def open_tracer_of(x: Any) -> Any:
+    """The tracer that notes what is done with a tensor, to do it again for other shapes."""
+    return x._tracer if isinstance(x, SymbolicTensor) and x._tracer.is_open else None
 
 
 def function_tracer() -> FunctionTracer | None:

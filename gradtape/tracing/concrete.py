@@ -84,7 +84,7 @@ class ConcreteFunction:
         """
         arguments: Any = (args, kwargs)
         leaves, spec = optree.tree_flatten(arguments, none_is_leaf=True)
-        given = [leaves[i] for i in self.places] if spec == self.spec else leaves
+        given = [leaves[i] for i in self.places] if spec == self.spec else [*args, *kwargs.values()]
         if len(given) != len(self.places):
             raise TypeError(f"`{self.name}` was traced for {len(self.places)} tensors, got {len(given)} arguments.")
         return self.trace.run([self._fitting(x, k) for k, x in enumerate(given)])

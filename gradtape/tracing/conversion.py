@@ -13,14 +13,22 @@ from typing import Any
 from gradtape.runtime.places import NOTES, is_own_file
 from gradtape.tracing import builtins, statements
 from gradtape.tracing.library import Library
+from gradtape.tracing.open import OBJECTS, open_tracer
 from gradtape.tracing.status import MARK, STATUS, converting, marked
 
+NATIVE: set[int] = set()  # ids of our functions that are never noted, as they give no tensors
 RAW: set[int] = set()  # ids of our functions whose function arguments stay as they are
 
 
 def raw_callbacks(f: Any) -> Any:
     """One of our functions that is given functions to run as they are, and not as a part of the trace."""
     RAW.add(id(f))
+    return f
+
+
+def native(f: Any) -> Any:
+    """One of our functions that prepares something, and computes nothing."""
+    NATIVE.add(id(f))
     return f
 
 
@@ -69,9 +77,23 @@ def converted_call(
 
 def _called(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """One of our own functions; those that it is given become part of the trace."""
-    if id(getattr(f, "__func__", f)) in RAW:
+    raw = id(getattr(f, "__func__", f)) in RAW
+    if not raw:
+        args, kwargs = tuple(map(callback, args)), {k: callback(v) for k, v in kwargs.items()}
+    tracer = open_tracer()
+    if tracer is None or _runs_itself(f):
         return f(*args, **kwargs)
-    return f(*map(callback, args), **{k: callback(v) for k, v in kwargs.items()})
+    return tracer.perform(f, args, kwargs, raw)
+
+
+def _runs_itself(f: Any) -> bool:
+    """Whether one of our callables only prepares, or runs the user's code: what that calls is noted then."""
+    if inspect.isclass(f):
+        return not issubclass(f, OBJECTS)
+    if id(getattr(f, "__func__", f)) in NATIVE:
+        return True
+    written = getattr(type(f), "call", None)
+    return inspect.isfunction(written) and not is_own_file(written.__code__.co_filename)
 
 
 def _is_ours(f: Any) -> bool:

@@ -17,6 +17,7 @@ from gradtape.runtime.ranges import SymbolicRange
 from gradtape.runtime.tensor import SymbolicTensor, Tensor
 from gradtape.runtime.variable import Variable
 from gradtape.tracing.branching import cond, truth
+from gradtape.tracing.open import Callback, OpenTracer, open_tracer
 from gradtape.tracing.state import Names, pair_up
 
 LIBRARY: list[Any] = []  # the library that rewrites functions, when it is loaded
@@ -45,6 +46,9 @@ def if_stmt(
     test = _value(test)
     if not control.is_symbolic(test):
         (body if test else orelse)()
+        return
+    if (tracer := open_tracer()) is not None:
+        _if_open(tracer, test, body, orelse, get_state, set_state, symbol_names, nouts)
         return
     before = get_state()
     after: list[Sequence[Any]] = []
@@ -79,6 +83,8 @@ def if_exp(test: Any, if_true: Callable[[], Any], if_false: Callable[[], Any], e
     test = _value(test)
     if not control.is_symbolic(test):
         return if_true() if test else if_false()
+    if (tracer := open_tracer()) is not None:
+        return tracer.perform(cond, (test, Callback(tracer, if_true), Callback(tracer, if_false), "if"), {})
     return cond(test, if_true, if_false, "if")
 
 
@@ -90,6 +96,8 @@ def and_(a: Callable[[], Any], b: Callable[[], Any]) -> Any:
     first = _value(a())
     if not control.is_symbolic(first):
         return first and b()
+    if (tracer := open_tracer()) is not None:
+        return tracer.perform(_and_known, (first, Callback(tracer, b)), {})
     return cond(first, lambda: truth(_value(b()), "and"), lambda: convert(False), "and")
 
 
@@ -98,12 +106,24 @@ def or_(a: Callable[[], Any], b: Callable[[], Any]) -> Any:
     first = _value(a())
     if not control.is_symbolic(first):
         return first or b()
+    if (tracer := open_tracer()) is not None:
+        return tracer.perform(_or_known, (first, Callback(tracer, b)), {})
     return cond(first, lambda: convert(True), lambda: truth(_value(b()), "or"), "or")
+
+
+def _and_known(a: Any, b: Any) -> Any:
+    return and_(lambda: a, b)
+
+
+def _or_known(a: Any, b: Any) -> Any:
+    return or_(lambda: a, b)
 
 
 def not_(a: Any) -> Any:
     """`not a`."""
     a = _value(a)
+    if control.is_symbolic(a) and (tracer := open_tracer()) is not None:
+        return tracer.perform(not_, (a,), {})
     return unary(LOGICAL_NOT.bind(), truth(a, "not")) if control.is_symbolic(a) else not a
 
 
@@ -127,7 +147,7 @@ def while_stmt(
             probe.append(_value(test()))
             return []
 
-        if control.is_staged():
+        if control.is_staged() and open_tracer() is None:
             control.Traced(look, [])
             set_state(state)
         else:
@@ -144,6 +164,9 @@ def _loop(
     test: Callable[[], Any], body: Callable[[], Any], get_state: Get, set_state: Set, names: Sequence[str], opts: Any
 ) -> None:
     """A loop of tensors over the names that it changes."""
+    if (tracer := open_tracer()) is not None:
+        _loop_open(tracer, test, body, get_state, set_state, names)
+        return
     state = Names(names, LIBRARY[0], get_state())
     while True:
         try:
@@ -221,6 +244,9 @@ def _for_tensor(
     opts: Any,
 ) -> None:
     """A loop over a range of numbers, or over the first axis of a tensor: its counter is one more name."""
+    if (tracer := open_tracer()) is not None:
+        _for_open(tracer, over, extra_test, body, get_state, set_state, names)
+        return
     counter = over if isinstance(over, SymbolicRange) else _Rows(over)
     at: list[Any] = [counter.first]
 
@@ -265,6 +291,91 @@ class _Rows:
 
     def after(self, k: Tensor) -> Tensor:
         return k + 1
+
+
+# ------------------------------------------------------------------ for shapes that are not all known
+
+
+class _Cell:
+    """The names of a statement in a world, which the user's code does not see."""
+
+    def __init__(self, values: Sequence[Any]) -> None:
+        self.values = tuple(values)
+
+    def get(self) -> Sequence[Any]:
+        return self.values
+
+    def set(self, values: Sequence[Any]) -> None:
+        self.values = tuple(values)
+
+    def through(self, block: Any) -> Callable[[], None]:
+        """A block as a statement has it."""
+        return lambda: self.set(block(self.values))
+
+
+def _on_state(block: Callable[..., Any], get_state: Get, set_state: Set) -> Callable[..., Any]:
+    """A block of a statement as a function from its names' values to their values."""
+
+    def run(state: Sequence[Any], *args: Any) -> Sequence[Any]:
+        set_state(state)
+        block(*args)
+        return tuple(get_state())
+
+    return run
+
+
+def _if_open(
+    tracer: OpenTracer,
+    test: Any,
+    body: Any,
+    orelse: Any,
+    get_state: Get,
+    set_state: Set,
+    names: Sequence[str],
+    nouts: int,
+) -> None:
+    blocks = [Callback(tracer, _on_state(b, get_state, set_state)) for b in (body, orelse)]
+    set_state(tracer.perform(_if_known, (test, tuple(get_state()), *blocks, tuple(names), nouts), {}))
+
+
+def _if_known(test: Any, state: Any, true: Any, false: Any, names: Sequence[str], nouts: int) -> Any:
+    cell = _Cell(state)
+    if_stmt(test, cell.through(true), cell.through(false), cell.get, cell.set, names, nouts)
+    return cell.values
+
+
+def _testing(test: Callable[[], Any], set_state: Set) -> Callable[..., Any]:
+    def run(state: Sequence[Any]) -> Any:
+        set_state(state)
+        return test()
+
+    return run
+
+
+def _loop_open(tracer: OpenTracer, test: Any, body: Any, get_state: Get, set_state: Set, names: Sequence[str]) -> None:
+    blocks = Callback(tracer, _testing(test, set_state)), Callback(tracer, _on_state(body, get_state, set_state))
+    set_state(tracer.perform(_loop_known, (tuple(get_state()), *blocks, tuple(names)), {}))
+
+
+def _loop_known(state: Any, test: Any, body: Any, names: Sequence[str]) -> Any:
+    cell = _Cell(state)
+    _loop(lambda: test(cell.values), cell.through(body), cell.get, cell.set, names, None)
+    return cell.values
+
+
+def _for_open(
+    tracer: OpenTracer, over: Any, extra: Any, body: Any, get_state: Get, set_state: Set, names: Sequence[str]
+) -> None:
+    goes_on = None if extra is None else Callback(tracer, _testing(extra, set_state))
+    block = Callback(tracer, _on_state(body, get_state, set_state))
+    set_state(tracer.perform(_for_known, (over, tuple(get_state()), goes_on, block, tuple(names)), {}))
+
+
+def _for_known(over: Any, state: Any, extra: Any, body: Any, names: Sequence[str]) -> Any:
+    cell = _Cell(state)
+    goes_on = None if extra is None else lambda: extra(cell.values)
+    for_stmt(over, goes_on, lambda item: cell.set(body(cell.values, item)), cell.get, cell.set, names, None)
+    return cell.values
 
 
 NAMES: dict[str, Any] = {

@@ -59,4 +59,4 @@ def shapes_of(prepared: Any) -> Any:
         return {k: shapes_of(v) for k, v in prepared.items()}
     if isinstance(prepared, list | tuple):
         return [shapes_of(v) for v in prepared]
-    return prepared._aval.dims
+    return tuple(prepared.shape)

@@ -1,0 +1,114 @@
+"""Eight threads that trace, call and differentiate at once."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import gradtape as tf
+
+THREADS = 8
+
+
+def at_once(work: Callable[[int], Any]) -> list[Any]:
+    """The results of eight threads that begin together; an error of one is raised here."""
+    barrier = threading.Barrier(THREADS)
+    results: list[Any] = [None] * THREADS
+    errors: list[BaseException] = []
+
+    def run(k: int) -> None:
+        barrier.wait()
+        try:
+            results[k] = work(k)
+        except BaseException as e:  # noqa: BLE001 - raised again in the thread of the test
+            errors.append(e)
+
+    threads = [threading.Thread(target=run, args=(k,)) for k in range(THREADS)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    if errors:
+        raise errors[0]
+    return results
+
+
+def body(x: Any, n: Any) -> Any:
+    total = x * 0.0
+    for i in tf.range(n):
+        if tf.reduce_sum(total) > 3.0:
+            total = total * 0.5
+        total += tf.sin(x) * tf.cast(i, x.dtype)
+    return total
+
+
+def test_equal_results_and_one_trace_for_each_signature() -> None:
+    runs = []
+
+    @tf.function
+    def f(x: Any, n: Any) -> Any:
+        runs.append(x.shape[0])
+        return body(x, n)
+
+    @tf.function
+    def g(x: Any, n: Any) -> Any:
+        return tf.reduce_sum(f(x, n)) + tf.reduce_sum(f(x * 2.0, n))
+
+    def work(k: int) -> Any:
+        found = []
+        for size in (1, 2, 3, 1, 2, 3):
+            x = tf.constant(np.linspace(0.1, 2.0, size))
+            with tf.GradientTape() as tape:
+                tape.watch(x)
+                y = g(x, tf.constant(4 + k % 2))
+            found.append((y.numpy(), tape.gradient(y, x).numpy()))
+        return found
+
+    results = at_once(work)
+    for k in range(2, THREADS):
+        for (y, dy), (z, dz) in zip(results[k], results[k % 2]):
+            np.testing.assert_array_equal(y, z)
+            np.testing.assert_array_equal(dy, dz)
+    assert sorted(runs) == [1, 2, 3] and f.experimental_get_tracing_count() == 3
+    x = tf.constant(np.linspace(0.1, 2.0, 3))
+    plain = tf.reduce_sum(body(x, tf.constant(4))) + tf.reduce_sum(body(x * 2.0, tf.constant(4)))
+    np.testing.assert_allclose(results[0][2][0], plain.numpy(), 1e-12)
+
+
+def test_one_trace_for_all_shapes() -> None:
+    runs = []
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.float64)])
+    def f(x: Any) -> Any:
+        runs.append(1)
+        return body(x, tf.constant(3)) * tf.cast(tf.shape(x)[0], tf.float64)
+
+    results = at_once(lambda k: [f(tf.constant(np.linspace(0.0, 1.0, n + 1))).numpy() for n in range(6)])
+    for found in results[1:]:
+        for a, b in zip(found, results[0]):
+            np.testing.assert_array_equal(a, b)
+    assert runs == [1]
+
+
+def test_methods_and_functions_that_call_each_other() -> None:
+    """Two functions that trace each other's callers, from different ends: nobody waits for the other."""
+
+    @tf.function
+    def a(x: Any, depth: int) -> Any:
+        return x if depth == 0 else b(x * 2.0, depth - 1)
+
+    @tf.function
+    def b(x: Any, depth: int) -> Any:
+        return x if depth == 0 else a(x + 1.0, depth - 1)
+
+    results = at_once(lambda k: float((a if k % 2 else b)(tf.constant(1.0), 3)))
+    assert results == [float((a if k % 2 else b)(tf.constant(1.0), 3)) for k in range(THREADS)]
+
+
+def test_random_numbers_of_threads_differ() -> None:
+    f = tf.function(lambda: tf.random.normal([4]))
+    drawn = at_once(lambda k: [f().numpy().tolist() for _ in range(3)])
+    assert len({tuple(x) for rows in drawn for x in rows}) == 3 * THREADS
