@@ -34,18 +34,24 @@ def as_rows(v: Value) -> Rows | None:
 
 
 def _scatters(v: Value) -> list[Node] | None:
-    """The scatters whose sum a value is, in order; None where something else is in the sum."""
-    node = v.node
-    if node is None:
-        return None
-    op, params = node.step.op, node.step.params
-    if isinstance(op, Opaque) and op.as_slices and params["axis"] == 0 and params["batch_dims"] == 0:
-        return [node]
-    if isinstance(op, Pointwise) and op.partials == (1, 1):
-        parts = [_scatters(x) for x in node.inputs if x.aval is v.aval]
-        if len(parts) == 2 and parts[0] and parts[1]:
-            return parts[0] + parts[1]
-    return None
+    """The scatters whose sum a value is, in order; None where something else is in the sum, or one sum twice: rows
+    would be repeated then."""
+    found: list[Node] = []
+    sums: set[int] = set()
+    stack = [v]
+    while stack:
+        node = stack.pop().node
+        if node is None or id(node) in sums:
+            return None
+        op, params = node.step.op, node.step.params
+        if isinstance(op, Opaque) and op.as_slices and params["axis"] == 0 and params["batch_dims"] == 0:
+            found.append(node)
+        elif isinstance(op, Pointwise) and op.partials == (1, 1) and all(x.aval is v.aval for x in node.inputs):
+            sums.add(id(node))
+            stack += reversed(node.inputs)
+        else:
+            return None
+    return found
 
 
 def _reshaped(v: Value, shape: tuple[int, ...]) -> Value:
