@@ -198,6 +198,7 @@ from gradtape.api.transcendental import (
     truncatemod,
 )
 from gradtape.batch_jacobians import BatchDependenceWarning
+from gradtape.caches import CacheInfo, cache_info
 from gradtape.custom_rules import custom_gradient, grad_pass_through, recompute_grad
 from gradtape.functions import function
 from gradtape.ir.dtypes import (
@@ -239,6 +240,7 @@ newaxis = None
 
 __all__ = [
     "BatchDependenceWarning",
+    "CacheInfo",
     "DType",
     "GradientTape",
     "IndexedSlices",
@@ -281,6 +283,7 @@ __all__ = [
     "broadcast_dynamic_shape",
     "broadcast_static_shape",
     "broadcast_to",
+    "cache_info",
     "case",
     "cast",
     "clip_by_global_norm",

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from gradtape.ir.dtypes import DType
+from gradtape.ir.show import show
 from gradtape.kernels.render import Kernel, partial_dtype
 from gradtape.kernels.spelling import environment, fingerprint
 
@@ -78,6 +79,7 @@ class Compiler:
                 found = self.tickets[key] = Ticket(key, kernel, reads)
                 if len(self.tickets) > MAX_TICKETS:
                     self.tickets.popitem(last=False)
+                show("kernels", found.name, lambda: kernel.text)
                 self.waiting.put(found)
                 if self.thread is None:
                     self.thread = threading.Thread(target=self._work, name="gradtape-compile", daemon=True)

@@ -4,10 +4,10 @@ A program is a list of steps over names; an op that has no scalar spelling here 
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from gradtape.kernels.background import in_background
 from gradtape.kernels.loops import share
 
 SPELLING = {
@@ -61,7 +61,7 @@ class BackgroundLoop:
     def __init__(self, text: str, program: ElementwiseProgram, dtype: Any) -> None:
         self.text, self.program, self.dtype = text, program, dtype
         self.function: Callable[..., None] | None = None
-        threading.Thread(target=self._compile, name="gradtape-compile", daemon=True).start()
+        in_background(self._compile)
 
     def _compile(self) -> None:
         import numba

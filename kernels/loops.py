@@ -12,6 +12,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from gradtape.kernels.background import in_background
+
 SHARE = 1 << 18  # elements from which another thread pays
 
 
@@ -33,7 +35,7 @@ class Loop:
         found = self.compiled.get(dtype)
         if found is None and dtype not in self.begun:
             self.begun.add(dtype)
-            threading.Thread(target=self.of, args=(dtype,), name="gradtape-compile", daemon=True).start()
+            in_background(lambda: self.of(dtype))
         return found
 
     def of(self, dtype: Any) -> Callable[..., None]:

@@ -67,7 +67,7 @@ class Write:
     monoid: str | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Cluster:
     """Loops, outermost first; the arrays that are read; operations, operands first; and what is written."""
 
@@ -75,6 +75,12 @@ class Cluster:
     reads: tuple[Read, ...]
     code: tuple[Operation, ...]
     writes: tuple[Write, ...]
+
+    def __repr__(self) -> str:
+        """Loops and operations in a line, such as <4096 x 1000 reduced: sin, multiply, sum>."""
+        loops = " x ".join(f"{x.extent}{' reduced' if x.reduced else ''}" for x in self.loops)
+        work = (e.leaf if e.op == "reduce" else e.op for e in self.code if e.op not in ("read", "number"))
+        return f"<{loops or 1}: {', '.join(work)}>"
 
     @property
     def size(self) -> int:

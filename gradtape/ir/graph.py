@@ -122,14 +122,18 @@ def check(graph: Graph) -> None:
 
 
 def text(graph: Graph) -> str:
-    """A graph as text, one node a line, for people."""
+    """A graph as text, one node a line, for people; the graphs that a node runs are below it, indented."""
     names: dict[int, str] = {id(v): f"x{i}" for i, v in enumerate(graph.inputs)}
     lines = [f"{names[id(v)]} = input {v.aval!r}" for v in graph.inputs]
     for node in graph.nodes:
         for v in node.outputs:
             names[id(v)] = f"t{len(names) - len(graph.inputs)}"
-        params = "".join(f", {k}={v!r}" for k, v in node.step.params.items())
+        inner = {k: v for k, v in node.step.params.items() if isinstance(v, Graph)}
+        params = (f"{k}={v!r}" for k, v in node.step.params.items() if k not in inner)
         left = ", ".join(names[id(v)] for v in node.outputs)
-        args = ", ".join(names[id(v)] for v in node.inputs)
-        lines.append(f"{left} = {node.step.name}({args}{params}) {node.outputs[0].aval!r}")
+        args = ", ".join([*(names[id(v)] for v in node.inputs), *params])
+        made = ", ".join(repr(v.aval) for v in node.outputs)
+        lines.append(f"{left} = {node.step.name}({args}) {made}")
+        for k, g in inner.items():
+            lines += [f"    {k}:", *(f"        {line}" for line in text(g).splitlines())]
     return "\n".join([*lines, "return " + ", ".join(names[id(v)] for v in graph.outputs)])

@@ -15,11 +15,13 @@ import numpy as np
 
 from gradtape.backends.cpu import NAME, lower
 from gradtape.ir.graph import Graph, Node, Value, order
+from gradtape.ir.show import show
 from gradtape.kernels.spelling import spells
 from gradtape.ops.call import HostRule, call_step
 from gradtape.ops.op import Step, constant
 from gradtape.runtime.dispatch import execute
 from gradtape.runtime.indexed_slices import IndexedSlices
+from gradtape.runtime.listing import changes, plan_text
 from gradtape.runtime.record import Path, Recorder, TrieNode
 from gradtape.runtime.sparse import Rows, as_rows
 from gradtape.runtime.state import STATE, run_apart
@@ -42,9 +44,10 @@ class CompiledGraph:
     same graph in the pieces in which it runs."""
 
     def __init__(self, graph: Graph) -> None:
-        self.graph = simplify(flattened(graph))
+        show("graph", "as it was made", lambda: graph)
+        self.graph = simplify(flattened(graph), changes(graph))
         self.plain = call_step(self.graph)
-        self.runs = fuse(tiled(self.graph), spells)
+        self.runs = _pieces(tiled(self.graph))
         self.kernel = lower(call_step(self.runs))
         self.avals = tuple(v.aval for v in self.graph.outputs)
         self.recorded: dict[tuple[bool, ...], Step] = {}
@@ -85,13 +88,21 @@ def _active(recorders: Sequence[Recorder], inputs: Sequence[Tensor]) -> tuple[bo
 def _fused_call(graph: Graph) -> Step:
     """A call of a graph that runs it fused, and is differentiated as it is."""
     step = call_step(graph)
-    step.lowered[NAME] = lower(call_step(fuse(graph, spells)))
+    step.lowered[NAME] = lower(call_step(_pieces(graph)))
     return step
 
 
 def _scalar(array: Any) -> Any:
     """An array without axes as an array scalar; strings stay arrays."""
     return array[()] if type(array) is np.ndarray and not array.dtype.hasobject else array
+
+
+def _pieces(graph: Graph) -> Graph:
+    """A graph with its clusters as kernels: what runs."""
+    runs = fuse(graph, spells)
+    changes(graph)("fuse", runs)
+    show("plan", "what runs", lambda: plan_text(runs))
+    return runs
 
 
 @dataclass

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+import weakref
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -20,6 +22,8 @@ from gradtape.tracing.branching import Packed
 from gradtape.tracing.signatures import TensorSpec
 
 TRACING = threading.RLock()  # one thread traces at a time: a function that traces another one waits for no third
+TRACES: weakref.WeakSet[Trace] = weakref.WeakSet()  # those that somebody holds
+COUNTS: Counter[str] = Counter()  # traces made
 
 
 class Trace:
@@ -54,6 +58,8 @@ class Trace:
             *graph.inputs[len(tracer.inputs) :],
         ]
         self.compiled = CompiledGraph(Graph(inputs, graph.outputs))
+        TRACES.add(self)
+        COUNTS["made"] += 1
 
     def run(self, tensors: Sequence[Tensor]) -> Any:
         """The results for other tensors; variables are read now, and assigned at the end."""

@@ -22,7 +22,7 @@ FLOORS: list[set[str]] = [
     {"transforms"},
     {"runtime"},
     {"recording", "tracing", "questions", "jacobians", "batch_jacobians", "hessians"}
-    | {"tape", "module", "custom_rules", "forward", "functions"},
+    | {"tape", "module", "custom_rules", "forward", "functions", "caches"},
     {"api"},
     {"keras"},
     {"__init__", "cli", "__main__"},

@@ -1,0 +1,92 @@
+"""`GRADTAPE_SHOW`: what is printed on the way from a graph to what runs, and that nothing is without it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gradtape.ir.aval import aval
+from gradtape.ir.dtypes import float32
+from gradtape.ir.graph import Graph, Value
+from gradtape.ir.show import VARIABLE, WORDS, words_of
+from gradtape.ops.op import emit
+from gradtape.runtime.listing import plan_text
+
+ROOT = Path(__file__).parents[2]
+PROGRAM = """
+import gradtape as tf
+w = tf.ones((4, 2))
+@tf.function
+def f(x):
+    return tf.reduce_sum(tf.sin(tf.matmul(x, w)) * 1.0 + 0.5, axis=1)
+f(tf.ones((3, 4)))
+"""
+
+
+def shown(words: str, tmp_path: Path, program: str = PROGRAM) -> list[str]:
+    """The parts that a process prints: each title with the text below it."""
+    values = {VARIABLE: words, "GRADTAPE_KERNELS": "now", "GRADTAPE_CACHE": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    run = subprocess.run(
+        [sys.executable, "-c", program], env=os.environ | values, capture_output=True, text=True, check=True
+    )
+    assert run.stdout == ""
+    return run.stderr.split("---- ")[1:] if run.stderr else []
+
+
+def test_nothing_is_shown_unless_it_is_asked_for(tmp_path: Path) -> None:
+    assert shown("", tmp_path) == []
+
+
+def test_graphs_as_they_were_made(tmp_path: Path) -> None:
+    (graph,) = shown("graph", tmp_path)
+    assert graph.startswith("graph: ")
+    assert "x0 = input float32(3, 4)" in graph
+    assert "contract(" in graph
+    assert "float32(3, 2)" in graph
+
+
+def test_passes_by_name_and_what_they_changed(tmp_path: Path) -> None:
+    parts = shown("passes", tmp_path)
+    titles = [p.splitlines()[0].removeprefix("passes: ") for p in parts]
+    assert titles[0] == "drop idle layout steps"
+    assert titles[-1] == "fuse"
+    assert parts[0].splitlines()[1] == "nothing changed"
+    assert " became " in parts[-1].splitlines()[1]
+    assert "sin, multiply, add, sum>" in parts[-1]
+
+
+def test_plans_as_the_function_that_runs(tmp_path: Path) -> None:
+    (plan,) = shown("plan", tmp_path)
+    lines = plan.splitlines()
+    assert lines[1].startswith(f"# {3 * 4 * 2} multiply-adds in products")
+    assert lines[2].startswith("def program(")
+    compile("\n".join(lines[1:]), "plan", "exec")
+
+
+def test_kernels_as_their_text(tmp_path: Path) -> None:
+    (kernel,) = shown("kernels", tmp_path)
+    assert "def kernel(" in kernel
+    assert "sin(" in kernel
+
+
+def test_several_words(tmp_path: Path) -> None:
+    kinds = {part.split(":")[0] for part in shown(" graph, kernels", tmp_path)}
+    assert kinds == {"graph", "kernels"}
+
+
+def test_plans_of_unknown_shapes_have_no_counts() -> None:
+    x = Value(aval((None, 4), float32))
+    assert plan_text(Graph([x], [emit("sin", x)])).startswith("def program(")
+    x = Value(aval((3, 4), float32))
+    assert plan_text(Graph([x], [emit("sin", x)])).startswith("# 0 multiply-adds")
+
+
+def test_words_that_there_are() -> None:
+    assert words_of("") == frozenset()
+    assert words_of(",".join(WORDS)) == set(WORDS)
+    with pytest.raises(ValueError, match="should list some of graph, passes, plan, kernels, got plans"):
+        words_of("graph,plans")
