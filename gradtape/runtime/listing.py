@@ -32,20 +32,7 @@ def _change(before: Graph, after: Graph) -> str:
 
 
 def plan_text(graph: Graph) -> str:
-    """The Python function that runs a graph, and what it will take as far as the shapes are known."""
+    """The Python function that runs a graph, and what it takes."""
     text, _ = render(graph, lower)
-    if not _is_known(graph):
-        return text
     work = sum(map(multiply_adds, graph.nodes))
     return f"# {work:,} multiply-adds in products; at most {peak_bytes(graph):,} bytes at a time\n{text}"
-
-
-def _is_known(graph: Graph) -> bool:
-    """Whether all shapes are known, those in branches and loops too."""
-    if not all(v.aval.is_known for v in graph.inputs):
-        return False
-    return all(
-        all(v.aval.is_known for v in n.outputs)
-        and all(_is_known(g) for g in n.step.params.values() if isinstance(g, Graph))
-        for n in graph.nodes
-    )
