@@ -199,6 +199,7 @@ from gradtape.api.transcendental import (
 )
 from gradtape.batch_jacobians import BatchDependenceWarning
 from gradtape.caches import CacheInfo, cache_info
+from gradtape.checkpoints import checkpoint
 from gradtape.custom_rules import custom_gradient, grad_pass_through, recompute_grad
 from gradtape.functions import function
 from gradtape.ir.dtypes import (
@@ -286,6 +287,7 @@ __all__ = [
     "cache_info",
     "case",
     "cast",
+    "checkpoint",
     "clip_by_global_norm",
     "clip_by_norm",
     "clip_by_value",

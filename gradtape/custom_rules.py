@@ -12,11 +12,13 @@ from typing import Any
 
 import optree
 
+from gradtape.checkpoints import Checkpointed
 from gradtape.ir.aval import Aval
 from gradtape.ir.shapes import broadcast, shape_text
 from gradtape.ops.arithmetic import CAST
 from gradtape.ops.layout import BROADCAST_TO, RESHAPE
 from gradtape.recording import flatten, leaves_of
+from gradtape.runtime.control import is_staged
 from gradtape.runtime.convert import convert
 from gradtape.runtime.dispatch import execute, unary
 from gradtape.runtime.ruled import handed_out
@@ -273,9 +275,11 @@ def recompute_grad(f: Callable[..., Any]) -> Callable[..., Any]:
     2.2373
     """
 
+    traced = Checkpointed(f, 0)
+
     @functools.wraps(f)
     def forgetful(*args: Any, **kwargs: Any) -> Any:
-        return once(*args, **kwargs)
+        return traced(*args, **kwargs) if is_staged() else once(*args, **kwargs)
 
     @custom_gradient
     def once(*args: Any, **kwargs: Any) -> Any:

@@ -18,7 +18,7 @@ from gradtape.ir.aval import Aval
 from gradtape.ir.errors import UnknownShapeError
 from gradtape.runtime.convert import convert
 from gradtape.runtime.places import CONVERTED, is_own_file, place_at
-from gradtape.runtime.tensor import EagerTensor, SymbolicTensorError, Tensor
+from gradtape.runtime.tensor import SymbolicTensorError, Tensor
 from gradtape.runtime.variable import Variable
 from gradtape.tracing import conversion
 from gradtape.tracing.concrete import TRACING, ConcreteFunction, Trace, tensor_places
@@ -157,7 +157,7 @@ class Function:
             return self._run(*args, **kwargs)
 
         examples = [leaves[i] for i in places]
-        given = examples if all(isinstance(x, EagerTensor) for x in examples) else ()
+        given = examples if all(isinstance(x, Tensor) for x in examples) else ()
         if all(a.is_known for a in avals):
             return Trace(python, avals, creates_no_more, given)
         return self._open_trace(python, avals, creates_no_more, given)

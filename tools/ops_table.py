@@ -35,6 +35,7 @@ KINDS = {
     "cond": "One of two graphs. VJP: a `cond` of what pulls either back.",
     "while": "A graph repeated while another one says so. VJP: a `scan` in the other direction.",
     "scan": "A graph repeated for each element of stacks. VJP: a `scan` in the other direction.",
+    "checkpoint": "A graph that keeps few of its values; its VJP computes the others again.",
     "stack": "Stacks: what the iterations of a loop kept, one array for each.",
     "ruled": "A function whose rule was traced: its results, with a graph for their gradient.",
 }

@@ -84,3 +84,8 @@ def _added(a: Any, b: Any) -> Any:
 
 def empty_stack(step: Step, lower: Lower) -> Kernel:
     return Stack
+
+
+def checkpoint(step: Step, lower: Lower) -> Kernel:
+    program = compile_graph(step.params["graph"], lower)
+    return lambda *operands: _results(program(*operands))

@@ -21,7 +21,7 @@ from gradtape.ops.assembling import assembler
 from gradtape.ops.call import Call, Ruled
 from gradtape.ops.composite import Composite
 from gradtape.ops.contraction import Contraction
-from gradtape.ops.control import Cond, EmptyStack, Scan, StackSum, While
+from gradtape.ops.control import Checkpoint, Cond, EmptyStack, Scan, StackSum, While
 from gradtape.ops.fused import Fused
 from gradtape.ops.host import Host
 from gradtape.ops.layout import Positions
@@ -218,6 +218,7 @@ RULES: dict[type, Callable[[Step], Kernel]] = {
     Cond: _around_graphs(control.cond),
     While: _around_graphs(control.while_loop),
     Scan: _around_graphs(control.scan),
+    Checkpoint: _around_graphs(control.checkpoint),
     StackSum: _around_graphs(control.add_stacks),
     EmptyStack: _around_graphs(control.empty_stack),
     Host: lambda step: step.params["function"],

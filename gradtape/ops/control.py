@@ -103,8 +103,21 @@ class Scan(Region):
         return (*results[:n], *map(stacked, results[n:]))
 
 
+class Checkpoint(Region):
+    """A graph that keeps few of its values for its gradient, at most `budget` bytes of them; the others are computed
+    again. Results: the graph's first `results` outputs, then what it keeps."""
+
+    kind = "checkpoint"
+    regions = ("graph",)
+
+    def infer(self, avals: tuple[Aval, ...], **params: Any) -> tuple[Aval, ...]:
+        _fits(self, "graph", avals, [v.aval for v in params["graph"].inputs])
+        return tuple(v.aval for v in params["graph"].outputs)
+
+
 COND = Cond("cond", doc="One of two graphs, chosen by a scalar.")
 WHILE = While("while", doc="A graph repeated as long as another one says so.")
+CHECKPOINT = Checkpoint("checkpoint", doc="A graph whose gradient computes again what it does not keep.")
 SCAN = Scan("scan", doc="A graph repeated for each element of stacks.")
 
 

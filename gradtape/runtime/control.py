@@ -39,10 +39,12 @@ def is_staged() -> bool:
 
 
 class Traced:
-    """A block that was traced."""
+    """A block that was traced. `examples`: its inputs, where it runs exactly once."""
 
-    def __init__(self, block: Block, inputs: Sequence[Aval]) -> None:
+    def __init__(self, block: Block, inputs: Sequence[Aval], examples: Sequence[Tensor] | None = None) -> None:
         self.tracer = FunctionTracer(inputs)
+        self.tracer.is_block = examples is None
+        self.tracer.examples = self.tracer.symbols if examples is None else examples
         outer, STATE.recorders = STATE.recorders, ()
         try:
             self.results: list[Tensor] = self.tracer.run(block, list(self.tracer.symbols))
@@ -92,6 +94,13 @@ def _needs(blocks: Sequence[Traced], assigned: Sequence[Any]) -> Needs:
             variables.setdefault(k, v)
     captured = {k: t for b in blocks for k, (t, _) in b.tracer.captured.items()}
     return Needs(list(variables.values()), list(captured.values()))
+
+
+def of_one(block: Traced) -> tuple[Needs, list[Any], list[Value]]:
+    """What a block alone needs, the variables that it assigns, and its outputs: results, then these."""
+    assigned = _assigned([block])
+    outputs = [*map(block.capture, block.results), *map(block.end_of, assigned)]
+    return _needs([block], assigned), assigned, outputs
 
 
 def run(step: Step, inputs: Sequence[Tensor]) -> list[Tensor]:

@@ -111,6 +111,7 @@ class FunctionTracer(Tracer):
         self.present: dict[int, Tensor] = {}  # its value now
         self.assigned: dict[int, Any] = {}
         self.created: list[Any] | None = None  # the variables that it makes; None: a block of a function
+        self.is_block = False  # it may run often, or not at all
         self.creates_no_more = ""  # why it must not make any
         self.examples: Sequence[Tensor] = self.symbols  # the inputs of the call for which it is traced
 
@@ -135,20 +136,27 @@ class FunctionTracer(Tracer):
         Raises:
           ValueError: it depends on what has no value.
         """
-        held = [c for c, _ in self.captured.values()]
-        needed = [*(e for e, v in zip(self.examples, self.inputs, strict=True) if leaves([t._value], [v])), *held]
-        if any(isinstance(c, SymbolicTensor) for c in needed):
+        state, captured = list(self.variables.values()), list(self.captured.values())
+        given = [*self.examples, *(c for c, _ in captured)]
+        inputs = [*self.inputs, *(v for _, v in captured)]
+        needed = set(map(id, leaves([t._value], inputs)))
+        arrays = [self._array_of(x) if id(v) in needed else None for x, v in zip(given, inputs, strict=True)]
+        with outside():
+            run = compile_graph(Graph([*inputs, *(v for _, v in state)], [t._value]), lower)
+            (array,) = STATE.run(run, *arrays, *(v.read()._array for v, _ in state))
+        return array
+
+
+    def _array_of(self, t: Tensor) -> Any:
+        """The array of an input, which may come from the trace around this one."""
+        if not isinstance(t, SymbolicTensor):
+            return t._array
+        if self.is_block or t._tracer is self or t._tracer.is_open:
             raise ValueError(
                 f"{place_of(user_frame())}: the initial value of a variable depends on a tensor without a value. Make "
                 "the variable outside, or give an initial value that does not."
             )
-        state, captured = list(self.variables.values()), list(self.captured.values())
-        inputs = [*self.inputs, *(v for _, v in state), *(v for _, v in captured)]
-        with outside():
-            given = [*self.examples, *(v.read() for v, _ in state), *held]
-            run = compile_graph(Graph(inputs, [t._value]), lower)
-            (array,) = STATE.run(run, *(None if isinstance(x, SymbolicTensor) else x._array for x in given))
-        return array
+        return t._tracer.evaluated(t)
 
 
 def evaluated(t: SymbolicTensor) -> Tensor:

@@ -17,9 +17,10 @@ from typing import Any
 from gradtape.ir.aval import Aval
 from gradtape.ir.dtypes import bool_
 from gradtape.ir.graph import Graph, Node, Value, order
-from gradtape.ops.control import COND, SCAN, Cond, Scan, While, is_stack, nothing, total
+from gradtape.ops.control import COND, SCAN, Checkpoint, Cond, Scan, While, is_stack, nothing, total
 from gradtape.ops.op import Constant, Cotangent, Step, apply, constant, emit
 from gradtape.transforms.dependence import dependent, leaves
+from gradtape.transforms.remember import chosen
 
 # How nodes are pulled back: (nodes, (value, its cotangent) ..., sources) to the sources' cotangents.
 Pull = Callable[[Sequence[Node], Iterable[tuple[Value, Cotangent]], Sequence[Value]], list[Cotangent | None]]
@@ -92,6 +93,20 @@ def _mask(c: Cotangent | None, of: Aval) -> Value:
     if c is None or c.mask is None:
         return constant(c is not None, bool_, dims)
     return c.mask if c.mask.aval.dims == dims else emit("broadcast_to", c.mask, shape=dims)
+
+
+def pull_checkpoint(node: Node, given: Given, wanted: Sequence[bool], pull: Pull) -> list[Cotangent | None]:
+    """The cotangents of a graph's operands: what they read and was not kept is made again from what was."""
+    (graph,) = node.step.op.graphs(node.step)
+    branch = _pulled_branch(graph, given, wanted, pull)
+    read = [*node.inputs, *node.outputs]
+    read += [v for c in given if c is not None for v in (c.value, c.mask) if v is not None]
+    parts = [v for c in branch.results if c is not None for v in (c.value, c.mask) if v is not None]
+    new = {id(v): outer for v, outer in zip(branch.inputs, read, strict=True)}
+    for inner in order(parts, branch.inputs):
+        made = apply(inner.step, [new[id(v)] for v in inner.inputs])
+        new.update((id(v), m) for v, m in zip(inner.outputs, made, strict=True))
+    return [c and Cotangent(new[id(c.value)], c.mask and new[id(c.mask)]) for c in branch.results]
 
 
 # ------------------------------------------------------------------ loops
@@ -263,6 +278,10 @@ def keeping(step: Step, wanted: Sequence[bool], pull: Pull, augment: Callable[..
             true=Graph(true.inputs, [*true.outputs, *(nothing(v.aval) for v in other)]),
             false=Graph(false.inputs, [*false.outputs[:count], *(nothing(v.aval) for v in more), *other]),
         )
+    if isinstance(step.op, Checkpoint):
+        whole = augment(step.params["graph"], wanted)
+        few = chosen(whole, len(step.params["graph"].outputs), step.params["budget"])
+        return step.op.bind(**step.params | {"graph": few})
     loop = Loop(step)
     carry, _ = loop.flowing(wanted[loop.lead :])
     marks = [i in carry if i < loop.carried else w for i, w in enumerate(wanted[loop.lead :])]
@@ -277,6 +296,7 @@ def keeping(step: Step, wanted: Sequence[bool], pull: Pull, augment: Callable[..
 
 
 REGIONS: dict[type, Callable[[Node, Given, Sequence[bool], Pull], list[Cotangent | None]]] = {
+    Checkpoint: pull_checkpoint,
     Cond: pull_cond,
     While: pull_loop,
     Scan: pull_loop,

@@ -9,7 +9,7 @@ from gradtape.ir.shapes import size_of
 from gradtape.ops.call import Call
 from gradtape.ops.composite import Composite
 from gradtape.ops.contraction import Contraction, parts
-from gradtape.ops.control import Cond, Region
+from gradtape.ops.control import Checkpoint, Cond, Region
 from gradtape.ops.opaque import Opaque
 
 NANOSECONDS_PER_MULTIPLY_ADD = 0.02
@@ -26,7 +26,7 @@ def multiply_adds(node: Node) -> int:
         return sum(multiply_adds(n) for n in node.step.params["graph"].nodes)
     if isinstance(op, Region):
         counts = [sum(map(multiply_adds, g.nodes)) for g in op.graphs(node.step)]
-        return max(counts) if isinstance(op, Cond) else TRIPS * sum(counts)
+        return max(counts) if isinstance(op, Cond | Checkpoint) else TRIPS * sum(counts)
     if isinstance(op, Composite):
         body = op.expand(tuple(v.aval for v in node.inputs), **node.step.params)
         return sum(multiply_adds(n) for n in body.nodes)

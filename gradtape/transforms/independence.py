@@ -14,7 +14,7 @@ from gradtape.ir.graph import Graph, Node, Value
 from gradtape.ir.index import Index
 from gradtape.ops.call import Call, CustomCall
 from gradtape.ops.composite import Composite
-from gradtape.ops.control import Cond, Region
+from gradtape.ops.control import Checkpoint, Cond, Region
 from gradtape.transforms.control import Loop
 from gradtape.transforms.differentiate import residuals
 from gradtape.transforms.rows.builder import Builder
@@ -131,6 +131,8 @@ class _Walk:
     def _region(self, node: Node, operands: dict[int, Pattern], at: Node) -> list[Pattern | None]:
         """Branches: what either says. Loops: what is true of the carry before the body and after it."""
         op = node.step.op
+        if isinstance(op, Checkpoint):
+            return self._within(node.step.params["graph"], operands, at)
         if isinstance(op, Cond):
             inside = {i - 1: p for i, p in operands.items()}
             sides = [self._within(g, inside, at) for g in op.graphs(node.step)]

@@ -14,7 +14,7 @@ from gradtape.ir.index import Index
 from gradtape.ops.call import Call, Ruled, ruled_step
 from gradtape.ops.composite import Composite
 from gradtape.ops.contraction import Contraction
-from gradtape.ops.control import Cond, Scan, StackSum, While
+from gradtape.ops.control import Checkpoint, Cond, Scan, StackSum, While
 from gradtape.ops.opaque import Opaque
 from gradtape.ops.placement import Assemble, Product, assemble_by_scatter
 from gradtape.ops.pointwise import Pointwise
@@ -205,6 +205,7 @@ RULES: dict[type, Rule] = {
     Opaque: _moved,
     Composite: _composite,
     Call: _call,
+    Checkpoint: _call,
     Cond: functools.partial(control.cond, vectorized),
     While: functools.partial(control.loop, vectorized),
     Scan: functools.partial(control.loop, vectorized),

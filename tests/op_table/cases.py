@@ -45,6 +45,7 @@ WITHOUT_SAMPLES = {
     "cond": "its parameters are graphs; branches run in `tests/transforms/test_branches_and_loops.py`",
     "while": "its parameters are graphs; loops run in `tests/transforms/test_branches_and_loops.py`",
     "scan": "its parameter is a graph; gradients of loops are made of it in `tests/transforms/test_branches_and_loops.py`",
+    "checkpoint": "its parameter is a graph; checkpoints run in `tests/functions/test_checkpoint.py`",
     "add_stacks": "its operands are stacks, which only loops make, and sums of their cotangents use",
     "empty_stack": "stands for the stack of a branch that did not run",
     "host": "its parameter is a Python function, such as those of `tests/functions/test_host_steps.py`",

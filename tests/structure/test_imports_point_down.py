@@ -21,7 +21,7 @@ FLOORS: list[set[str]] = [
     {"backends"},
     {"transforms"},
     {"runtime"},
-    {"recording", "tracing", "questions", "jacobians", "batch_jacobians", "hessians"}
+    {"checkpoints", "recording", "tracing", "questions", "jacobians", "batch_jacobians", "hessians"}
     | {"tape", "module", "custom_rules", "forward", "functions", "caches"},
     {"api"},
     {"keras"},
