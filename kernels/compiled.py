@@ -14,9 +14,10 @@ import queue
 import tempfile
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from gradtape.ir.dtypes import DType
 from gradtape.ir.show import show
@@ -25,22 +26,34 @@ from gradtape.kernels.spelling import environment, fingerprint
 
 MAX_FILES = 1024  # kernels kept on disk; the oldest go first
 MAX_TICKETS = 4096
-FASTMATH = {"contract", "nsz"}
+OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": {"contract", "nsz"}}
 DAMAGED = (pickle.UnpicklingError, EOFError, AttributeError, ImportError, IndexError, KeyError, ValueError, OSError)
 
 Function = Callable[..., Any]
-Dtypes = tuple[DType, ...]
+
+
+class Source(Protocol):
+    """What can be compiled: the text of functions whose names end in an @, which stands for the key; `kernel@` is
+    called from outside, with arguments of the types `signature`."""
+
+    @property
+    def text(self) -> str: ...
+
+    @property
+    def words(self) -> Sequence[str]:
+        """What the machine code depends on besides the text."""
+
+    def signature(self) -> Any: ...
 
 
 class Ticket:
     """A kernel that was asked for: `function` is None until it is compiled; `error` says why it never will be."""
 
-    __slots__ = ("done", "error", "function", "kernel", "name", "reads", "text")
+    __slots__ = ("done", "error", "function", "name", "source", "text")
 
-    def __init__(self, key: str, kernel: Kernel, reads: Dtypes) -> None:
-        self.name, self.kernel, self.reads = f"kernel_{key}", kernel, reads
-        # Symbols of machine code are told apart by the function's name: those from disk may have been made anywhere.
-        self.text = kernel.text.replace("def kernel(", f"def {self.name}(", 1)
+    def __init__(self, key: str, source: Source) -> None:
+        # Symbols of machine code are told apart by the names of functions: those from disk may have been made anywhere.
+        self.name, self.source, self.text = f"kernel_{key}", source, source.text.replace("@(", f"_{key}(")
         self.function: Function | None = None
         self.error: BaseException | None = None
         self.done = threading.Event()
@@ -53,7 +66,7 @@ class Ticket:
         """
         self.done.wait()
         if self.function is None:
-            raise RuntimeError(f"A kernel could not be compiled: {self.error}\n{self.kernel.text}") from self.error
+            raise RuntimeError(f"A kernel could not be compiled: {self.error}\n{self.text}") from self.error
         return self.function
 
 
@@ -70,13 +83,13 @@ class Compiler:
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._forked)
 
-    def request(self, kernel: Kernel, reads: Dtypes) -> Ticket:
-        """The ticket of a kernel whose reads have these dtypes; the first request begins to compile it."""
-        key = _key(kernel, reads)
+    def request(self, source: Source) -> Ticket:
+        """The ticket of a source; the first request begins to compile it."""
+        key = hashlib.sha256("\n".join([fingerprint(), *source.words, source.text]).encode()).hexdigest()[:32]
         with self.lock:
             found = self.tickets.get(key)
             if found is None:
-                found = self.tickets[key] = Ticket(key, kernel, reads)
+                found = self.tickets[key] = Ticket(key, source)
                 if len(self.tickets) > MAX_TICKETS:
                     self.tickets.popitem(last=False)
                 show("kernels", found.name, lambda: kernel.text)
@@ -113,10 +126,9 @@ class Compiler:
     def _njit(self, ticket: Ticket, path: str, cache: bool) -> Function:
         import numba
 
-        names = environment()
+        names = environment() | {"inner": numba.njit(**OPTIONS)}
         exec(compile(ticket.text, path, "exec"), names)
-        options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": FASTMATH, "cache": cache}
-        function = numba.njit(_signature(ticket), **options)(names[ticket.name])
+        function = numba.njit(ticket.source.signature(), cache=cache, **OPTIONS)(names[ticket.name])
         hits = sum(function.stats.cache_hits.values()) if cache else 0
         self.loaded += hits
         self.compiled += not hits
@@ -127,35 +139,40 @@ class Compiler:
 COMPILER = Compiler()
 
 
-def _key(kernel: Kernel, reads: Dtypes) -> str:
-    words = [
-        fingerprint(),
-        *(w.access.dtype.name for w in kernel.writes),
-        *(f"{w.access.dtype.name} {w.monoid}" for w in kernel.sinks),
-        *(d.name for d in reads),
-        *(d.name for _, d in kernel.numbers),
-        kernel.text,
-    ]
-    return hashlib.sha256("\n".join(words).encode()).hexdigest()[:32]
+@dataclass(frozen=True)
+class KernelSource:
+    """One rendered cluster whose reads have these dtypes."""
 
+    kernel: Kernel
+    reads: tuple[DType, ...]
 
-def _signature(ticket: Ticket) -> Any:
-    import numba
-    from numba.core import types
+    @property
+    def text(self) -> str:
+        return self.kernel.text
 
-    kernel = ticket.kernel
+    @property
+    def words(self) -> Sequence[str]:
+        kernel = self.kernel
+        written = [w.access.dtype.name for w in kernel.writes] + [partial_dtype(w).name for w in kernel.sinks]
+        return [*written, *(d.name for d in self.reads), *(d.name for _, d in kernel.numbers)]
 
-    def element(dtype: DType) -> Any:
-        return numba.from_dtype(dtype.numpy_dtype)
+    def signature(self) -> Any:
+        import numba
+        from numba.core import types
 
-    return (types.boolean if kernel.limited else types.void)(
-        *(types.Array(element(w.access.dtype), 1, "C") for w in kernel.writes),
-        *(types.Array(element(partial_dtype(w)), 1, "C") for w in kernel.sinks),
-        *(types.Array(element(ticket.reads[k]), 1, "C", readonly=True) for k in kernel.arrays),
-        *(element(ticket.reads[k]) for k in kernel.scalars),
-        *(element(d) for _, d in kernel.numbers),
-        *[types.int64] * (len(kernel.integers) + 2),
-    )
+        kernel = self.kernel
+
+        def element(dtype: DType) -> Any:
+            return numba.from_dtype(dtype.numpy_dtype)
+
+        return (types.boolean if kernel.limited else types.void)(
+            *(types.Array(element(w.access.dtype), 1, "C") for w in kernel.writes),
+            *(types.Array(element(partial_dtype(w)), 1, "C") for w in kernel.sinks),
+            *(types.Array(element(self.reads[k]), 1, "C", readonly=True) for k in kernel.arrays),
+            *(element(self.reads[k]) for k in kernel.scalars),
+            *(element(d) for _, d in kernel.numbers),
+            *[types.int64] * (len(kernel.integers) + 2),
+        )
 
 
 # ------------------------------------------------------------------ on disk

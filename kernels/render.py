@@ -78,7 +78,7 @@ class _Renderer:
         ]
         far, answer = (["    far = False"], ["    return far"]) if self.limited else ([], [])
         comment = [f"    # {line}" for line in described(self.cluster)]
-        head = f"def kernel({', '.join(arguments)}):"
+        head = f"def kernel@({', '.join(arguments)}):"
         text = "\n".join([head, *comment, *self.scratch.values(), *far, *self.lines, *answer])
         numbers = tuple((value, dtype) for (_, dtype), value in self.numbers.items())
         integers = tuple(self.addresses.integers.values())

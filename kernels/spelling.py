@@ -40,6 +40,11 @@ def spells(op: str, dtypes: tuple[DType, ...]) -> bool:
     return all(d.kind in tuple(kinds) for d in numbers)
 
 
+def spells_small(op: str, dtypes: tuple[DType, ...]) -> bool:
+    """The same for programs of small arrays, which do contractions as well."""
+    return all(d.is_floating and d in DTYPES for d in dtypes) if op == "contract" else spells(op, dtypes)
+
+
 def spelled(op: str, operands: Sequence[str], result: DType, anywhere: bool) -> str:
     """One scalar operation as an expression; `anywhere`: right for operands beyond every limit too."""
     if op == "cast":

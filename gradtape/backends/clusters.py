@@ -11,7 +11,7 @@ import numpy as np
 
 from gradtape.backends.memory import empty
 from gradtape.ir.cluster import Cluster, Write, by_the_way
-from gradtape.kernels.compiled import COMPILER, Ticket
+from gradtape.kernels.compiled import COMPILER, KernelSource, Ticket
 from gradtape.kernels.loops import share
 from gradtape.kernels.render import Kernel, partial_dtype, render
 from gradtape.ops.op import Step
@@ -79,7 +79,7 @@ class FusedKernel:
     def ask(self, anywhere: bool) -> tuple[Kernel, Ticket]:
         """The kernel of this cluster, and the ticket of all clusters that have its text."""
         kernel = render(self.cluster, anywhere)
-        return kernel, COMPILER.request(kernel, tuple(r.access.dtype for r in self.cluster.reads))
+        return kernel, COMPILER.request(KernelSource(kernel, tuple(r.access.dtype for r in self.cluster.reads)))
 
 
 class Native:

@@ -23,6 +23,7 @@ from gradtape.runtime.dispatch import execute
 from gradtape.runtime.indexed_slices import IndexedSlices
 from gradtape.runtime.listing import changes, plan_text
 from gradtape.runtime.record import Path, Recorder, TrieNode
+from gradtape.runtime.small import in_one
 from gradtape.runtime.sparse import Rows, as_rows
 from gradtape.runtime.state import STATE, run_apart
 from gradtape.runtime.tensor import SymbolicTensorError, Tensor, wrap
@@ -48,7 +49,7 @@ class CompiledGraph:
         self.graph = simplify(flattened(graph), changes(graph))
         self.plain = call_step(self.graph)
         self.runs = _pieces(tiled(self.graph))
-        self.kernel = lower(call_step(self.runs))
+        self.kernel = in_one(self.graph, lower(call_step(self.runs)))
         self.avals = tuple(v.aval for v in self.graph.outputs)
         self.recorded: dict[tuple[bool, ...], Step] = {}
 
@@ -88,7 +89,7 @@ def _active(recorders: Sequence[Recorder], inputs: Sequence[Tensor]) -> tuple[bo
 def _fused_call(graph: Graph) -> Step:
     """A call of a graph that runs it fused, and is differentiated as it is."""
     step = call_step(graph)
-    step.lowered[NAME] = lower(call_step(_pieces(graph)))
+    step.lowered[NAME] = in_one(graph, lower(call_step(_pieces(graph))))
     return step
 
 

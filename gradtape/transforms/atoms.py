@@ -9,7 +9,8 @@ from gradtape.ir.aval import Aval
 from gradtape.ir.dtypes import DType
 from gradtape.ir.graph import Graph, Node, Value
 from gradtape.ops.composite import Composite
-from gradtape.ops.op import Constant, Step
+from gradtape.ops.contraction import Contraction, parts
+from gradtape.ops.op import Constant, Step, emit
 from gradtape.ops.pointwise import Pointwise, instantiate
 from gradtape.ops.reduction import Reduction
 from gradtape.ops.structural import Structural
@@ -42,7 +43,7 @@ def _written(step: Step, avals: tuple[Aval, ...], spells: Spells) -> Graph | Non
     """What a step stands for, in atoms; None for an atom, and for what kernels cannot spell."""
     if not all(a.is_known for a in avals):
         return None
-    key = ("atoms", avals)
+    key = ("atoms", avals, spells)
     if key not in step.cache:
         step.cache[key] = _find(step, avals, spells)
     found: Graph | None = step.cache[key]
@@ -53,7 +54,7 @@ def _find(step: Step, avals: tuple[Aval, ...], spells: Spells) -> Graph | None:
     dtypes = tuple(a.dtype for a in (*avals, *step.infer(avals)))
     if isinstance(step.op, Pointwise) and spells(step.op.name, dtypes):
         return None
-    graph = _once(step, avals)
+    graph = _once(step, avals, spells)
     if graph is None or len(graph.outputs) != 1:
         return None
 
@@ -67,9 +68,11 @@ def _find(step: Step, avals: tuple[Aval, ...], spells: Spells) -> Graph | None:
     )
 
 
-def _once(step: Step, avals: tuple[Aval, ...]) -> Graph | None:
+def _once(step: Step, avals: tuple[Aval, ...], spells: Spells) -> Graph | None:
     """The graph that a step stands for by its declaration."""
     op = step.op
+    if isinstance(op, Contraction) and spells("contract", tuple(a.dtype for a in avals)):
+        return _products_added(step.params["subscripts"], avals)
     if isinstance(op, Pointwise) and op.formula is not None:
         inputs = tuple(map(Value, avals))
         return Graph(inputs, [instantiate(op.formula, dict(zip(op.operands, inputs, strict=True)), avals[-1].dtype)])
@@ -78,3 +81,18 @@ def _once(step: Step, avals: tuple[Aval, ...]) -> Graph | None:
     if isinstance(op, Reduction) and op.body is not None:
         return op.expand(avals, **step.params)
     return None
+
+
+def _products_added(subscripts: str, avals: tuple[Aval, ...]) -> Graph:
+    """A contraction as products of single elements and their sum."""
+    left, right, out = parts(subscripts)
+    letters = out + "".join(c for c in left if c not in out)
+    inputs = tuple(map(Value, avals))
+    factors = []
+    for v, own in zip(inputs, (left, right), strict=True):
+        perm = tuple(own.index(c) for c in letters if c in own)
+        shape = tuple(v.aval.dims[own.index(c)] if c in own else 1 for c in letters)
+        factors.append(emit("reshape", emit("transpose", v, perm=perm), shape=shape))
+    product = emit("multiply", *factors)
+    axes = tuple(range(len(out), len(letters)))
+    return Graph(inputs, [emit("reduce_sum", product, axes=axes, keepdims=False) if axes else product])

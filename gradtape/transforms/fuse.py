@@ -17,20 +17,21 @@ from gradtape.transforms.views import Place, walk_back
 ALONE = 2  # operations from which a cluster is worth a kernel
 
 
-def fuse(graph: Graph, spells: Spells) -> Graph:
+def fuse(graph: Graph, spells: Spells, alone: int = ALONE, sinks: bool = True) -> Graph:
     """The same outputs, computed by clusters wherever kernels spell the operations (`spells`).
 
-    Each operation is done once; a value is written only if something outside its cluster needs it."""
+    Each operation is done once; a value is written only if something outside its cluster needs it. `alone`: from how
+    many operations on a cluster is worth a kernel; `sinks`: whether one may reduce over several sets of loops."""
     graph = simplify(in_atoms(graph, spells))
-    grouping = Grouping(graph, spells)
-    groups = [g for g in grouping.groups if _worth(g)]
+    grouping = Grouping(graph, spells, sinks)
+    groups = [g for g in grouping.groups if _worth(g, alone)]
     if not groups:
         return graph
     return _assembled(graph, groups)
 
 
-def _worth(g: Group) -> bool:
-    return sum(n.step.op.name not in ("identity", "stop_gradient") for n in g.nodes) >= ALONE
+def _worth(g: Group, alone: int) -> bool:
+    return sum(n.step.op.name not in ("identity", "stop_gradient") for n in g.nodes) >= alone
 
 
 def _assembled(graph: Graph, groups: Sequence[Group]) -> Graph:
@@ -132,8 +133,8 @@ def cluster_of(group: Group, inputs: Sequence[Value], results: Sequence[Value]) 
     made: dict[int, int] = {}
     sinks: dict[int, int] = {}
 
-    def operand(v: Value, wanted: Place) -> int:
-        walk = walk_back(v)
+    def operand(node: Node, k: int) -> int:
+        walk = walk_back(node.inputs[k])
         base = walk.base
         if id(base) in made:
             return made[id(base)]
@@ -145,8 +146,7 @@ def cluster_of(group: Group, inputs: Sequence[Value], results: Sequence[Value]) 
                 numbers[key] = len(code)
                 code.append(Operation("number", (), dtype, number))
             return numbers[key]
-        place = tuple(None if a is None else wanted[a] for a in walk.axes)
-        strides = _strides(base.aval.dims, place, len(group.loops))
+        strides = _strides(base.aval.dims, group.wanted(node, k, walk), len(group.loops))
         if (id(base), strides) not in reads:
             reads[id(base), strides] = len(code)
             code.append(Operation("read", (), base.aval.dtype, len(accesses)))
@@ -155,7 +155,7 @@ def cluster_of(group: Group, inputs: Sequence[Value], results: Sequence[Value]) 
 
     for node in group.nodes:
         (out,) = node.outputs
-        args = tuple(operand(v, _place_of(group, node, v)) for v in node.inputs)
+        args = tuple(operand(node, k) for k in range(len(node.inputs)))
         if id(out) in group.sinks:
             sinks[id(out)] = args[0]
             continue
@@ -184,17 +184,7 @@ def _over(place: Place, group: Group) -> tuple[bool, ...]:
     return tuple(k in place for k in range(len(group.loops)))
 
 
-def _place_of(group: Group, node: Node, v: Value) -> Place:
-    """The loops by which the axes of an operand run."""
-    (out,) = node.outputs
-    if not isinstance(node.step.op, Reduction):
-        place = group.place[id(out)]
-        lead = len(out.aval.dims) - len(v.aval.dims)
-        return tuple(None if n == 1 else place[lead + k] for k, n in enumerate(v.aval.dims))
-    return group.sinks[id(out)][0] if id(out) in group.sinks else group.swept[id(out)]
-
-
-def _strides(dims: Sequence[int], place: Place, count: int) -> tuple[int, ...]:
+def _strides(dims: Sequence[int], place: Sequence[int | None], count: int) -> tuple[int, ...]:
     """Steps through a C-contiguous array, per loop."""
     found = [0] * count
     step = 1

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from gradtape.ir.graph import Graph, Node, Value
-from gradtape.ops.pointwise import Pointwise
+from gradtape.ir.graph import Graph, Node
 from gradtape.ops.reduction import Reduction
 from gradtape.transforms.atoms import Spells, is_atom
 from gradtape.transforms.views import Place, Walk, through, walk_back
@@ -32,6 +31,19 @@ class Group:
     sinks: dict[int, tuple[Place, Place]] = field(default_factory=dict)
     nodes: list[Node] = field(default_factory=list)
 
+    def wanted(self, node: Node, k: int, walk: Walk) -> list[int | None]:
+        """The loops by which the axes of the base of a node's operand k have to run."""
+        (out,), dims = node.outputs, node.inputs[k].aval.dims
+        if id(out) in self.sinks:
+            mine: Place = self.sinks[id(out)][0]
+        elif id(out) in self.swept:
+            mine = self.swept[id(out)]
+        else:
+            place = self.place[id(out)]
+            lead = len(place) - len(dims)
+            mine = tuple(None if n == 1 else place[lead + j] for j, n in enumerate(dims))
+        return [None if a is None else mine[a] for a in walk.axes]
+
     @property
     def size(self) -> int:
         n = 1
@@ -43,13 +55,18 @@ class Group:
 class Grouping:
     """The groups of a graph."""
 
-    def __init__(self, graph: Graph, spells: Spells) -> None:
+    def __init__(self, graph: Graph, spells: Spells, sinks: bool = True) -> None:
+        self.sinks = sinks
         self.nodes = graph.nodes
         self.at = {id(n): i for i, n in enumerate(self.nodes)}
         self.owner: dict[int, Group] = {}  # by node
         self.operands: dict[int, list[Walk]] = {}  # by node
+        self.users: dict[int, list[Node]] = {}  # by value
         for node in self.nodes:
             self.operands[id(node)] = [walk_back(v) for v in node.inputs]
+            for v in node.inputs:
+                self.users.setdefault(id(v), []).append(node)
+        for node in self.nodes:
             if _fits(node, spells):
                 self._put(node)
 
@@ -87,14 +104,16 @@ class Grouping:
         if not isinstance(node.step.op, Reduction):
             if self._second_sweep(node, place, g) or (g.sinks and len(loops) > len(g.loops)):
                 return False
+            if self._strands(node, place, g):
+                return False
             g.loops = loops
             g.place[id(node.outputs[0])] = place
             return True
         axes = _reduced(node, place)
         if axes is None:
             return False
-        if (g.reduced and g.reduced != axes) or (len(axes) == len(g.loops) and g.size >= SINGLE_ROW):
-            if not _once_a_round(place, len(g.loops), g.reduced):
+        if (g.reduced and g.reduced != axes) or (self.sinks and len(axes) == len(g.loops) and g.size >= SINGLE_ROW):
+            if not self.sinks or not _once_a_round(place, len(g.loops), g.reduced):
                 return False
             g.sinks[id(node.outputs[0])] = (place, _left(node, place))
             return True
@@ -113,15 +132,24 @@ class Grouping:
                 after.add(id(n.outputs[0]))
         return any(id(w.base) in after for w in self.operands[id(node)])
 
+    def _strands(self, node: Node, place: Place, g: Group) -> bool:
+        """Whether the node is there only to be reduced, over other loops than the group can reduce: it would be written
+        in full, and read again."""
+        users = self.users.get(id(node.outputs[0]), [])
+        if not g.reduced or not users or not all(isinstance(n.step.op, Reduction) for n in users):
+            return False
+        if self.sinks and _once_a_round(place, len(g.loops), g.reduced):
+            return False
+        return any(_reduced(n, place) != g.reduced for n in users)
+
     # ------------------------------------------------------------------ a group into another
 
     def _merge(self, node: Node, g: Group, h: Group) -> bool:
         """Take the whole of h into g, where the node (which has its place in g) uses both."""
-        place = g.place[id(node.outputs[0])]
         found: dict[int, int] = {}
-        for w, v in zip(self.operands[id(node)], node.inputs, strict=True):
+        for k, w in enumerate(self.operands[id(node)]):
             theirs = h.place.get(id(w.base))
-            if theirs is not None and not _unify(found, theirs, _wanted(w, v, node, place)):
+            if theirs is not None and not _unify(found, theirs, g.wanted(node, k, w)):
                 return False
         return self._absorb(g, h, found)
 
@@ -135,6 +163,8 @@ class Grouping:
         reduced = image or g.reduced
         if any(h.loops[k] != g.loops[j] for k, j in found.items()) or not self._pays(g, h, found, reduced):
             return False
+        if not self._agree(g, h, found):
+            return False
         sinks = g.sinks | {v: (_moved(a, found), _moved(b, found)) for v, (a, b) in h.sinks.items()}
         if not all(_once_a_round(place, len(g.loops), reduced) for place, _ in sinks.values()):
             return False
@@ -145,6 +175,20 @@ class Grouping:
             mine.update((v, _moved(p, found)) for v, p in theirs.items())
         g.nodes = sorted((*g.nodes, *h.nodes), key=lambda n: self.at[id(n)])
         self.owner.update((id(n), g) for n in h.nodes)
+        return True
+
+    def _agree(self, g: Group, h: Group, found: dict[int, int]) -> bool:
+        """Whether each of two groups finds the other's values where it wants them, once h's loops are those of g."""
+        for n in h.nodes:
+            for k, w in enumerate(self.operands[id(n)]):
+                have = g.place.get(id(w.base))
+                if have is not None and _moved(tuple(h.wanted(n, k, w)), found) != have:
+                    return False
+        for n in g.nodes:
+            for k, w in enumerate(self.operands[id(n)]):
+                have = h.place.get(id(w.base))
+                if have is not None and _moved(have, found) != tuple(g.wanted(n, k, w)):
+                    return False
         return True
 
     def _uses_sinks(self, g: Group, h: Group) -> bool:
@@ -244,17 +288,6 @@ def _pointwise_place(node: Node, walks: Sequence[Walk], g: Group) -> tuple[Place
             loops.append(n)
     used = [p for p in place if p is not None]
     return (tuple(place), loops) if len(set(used)) == len(used) else (None, g.loops)
-
-
-def _wanted(w: Walk, v: Value, node: Node, place: Place) -> list[int | None]:
-    """The loop that each axis of a base must run by, for a node at this place."""
-    op, dims = node.step.op, v.aval.dims
-    if isinstance(op, Pointwise):
-        lead = len(node.outputs[0].aval.dims) - len(dims)
-        mine: Sequence[int | None] = [None if n == 1 else place[lead + k] for k, n in enumerate(dims)]
-    else:
-        raise AssertionError("a reduction has one operand, whose group it joined")
-    return [None if a is None else mine[a] for a in w.axes]
 
 
 def _unify(found: dict[int, int], theirs: Place, wanted: Sequence[int | None]) -> bool:
