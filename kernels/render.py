@@ -156,6 +156,8 @@ class _Renderer:
             if not w.over[self.vector or 0] and self.vector not in self.dependences[w.source]:
                 self._once(name, w)
                 del written[name]
+        if not (ends or written or sweep.kept):
+            return
         sinks = {n: w for n, w in written.items() if self._is_carried(w)}
         floats = any(w.monoid == "sum" and w.access.dtype.is_floating for w in sinks.values())
         runs = not self.columns and bool(sums or floats)
@@ -314,6 +316,8 @@ class _Renderer:
 
     def _is_needed_later(self, k: int, s: int) -> bool:
         swept = {x for sweep in self.plan.sweeps for x in sweep.inside}
+        if any(w.source == k and not self._is_outside(w) for w in self.targets.values()):
+            return True
         return any(k in e.args and (self.stages[j] > s or j in swept) for j, e in enumerate(self.cluster.code))
 
     # ------------------------------------------------------------------ lines

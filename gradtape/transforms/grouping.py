@@ -148,13 +148,15 @@ class Grouping:
         """Take the whole of h into g, where the node (which has its place in g) uses both."""
         found: dict[int, int] = {}
         for k, w in enumerate(self.operands[id(node)]):
+            if id(w.base) in h.sinks:
+                return False
             theirs = h.place.get(id(w.base))
             if theirs is not None and not _unify(found, theirs, g.wanted(node, k, w)):
                 return False
-        return self._absorb(g, h, found)
+        return self._absorb(g, h, found, node)
 
-    def _absorb(self, g: Group, h: Group, found: dict[int, int]) -> bool:
-        """Take h into g, given for some loops of h which ones of g they are."""
+    def _absorb(self, g: Group, h: Group, found: dict[int, int], node: Node) -> bool:
+        """Take h into g, which the node is about to join, given for some loops of h which ones of g they are."""
         if not _complete(found, g, h):
             return False
         image = frozenset(found[k] for k in h.reduced)
@@ -168,7 +170,7 @@ class Grouping:
         sinks = g.sinks | {v: (_moved(a, found), _moved(b, found)) for v, (a, b) in h.sinks.items()}
         if not all(_once_a_round(place, len(g.loops), reduced) for place, _ in sinks.values()):
             return False
-        if self._uses_sinks(g, h) or self._uses_sinks(h, g) or self._leaves(g, h.nodes):
+        if self._uses_sinks(g, h) or self._uses_sinks(h, g) or self._leaves(g, [*h.nodes, node]):
             return False
         g.reduced, g.sinks = reduced, sinks
         for mine, theirs in ((g.place, h.place), (g.swept, h.swept)):
