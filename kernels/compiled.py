@@ -92,7 +92,7 @@ class Compiler:
                 found = self.tickets[key] = Ticket(key, source)
                 if len(self.tickets) > MAX_TICKETS:
                     self.tickets.popitem(last=False)
-                show("kernels", found.name, lambda: kernel.text)
+                show("kernels", found.name, lambda: found.text)
                 self.waiting.put(found)
                 if self.thread is None:
                     self.thread = threading.Thread(target=self._work, name="gradtape-compile", daemon=True)
@@ -109,7 +109,7 @@ class Compiler:
             ticket = self.waiting.get()
             try:
                 ticket.function = self._compile(ticket)
-            except Exception as e:  # for whoever waits: the thread goes on
+            except Exception as e:  # noqa: BLE001, for whoever waits: the thread goes on
                 ticket.error = e
             ticket.done.set()
 
