@@ -38,8 +38,10 @@ def test_the_readme_has_a_program() -> None:
 def test_program_prints_what_the_document_shows(code: str, output: str, tmp_path: Path) -> None:
     # In an empty folder, so that what a program writes stays out of the checkout; the path serves a bare one.
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    program = tmp_path / "program.py"
+    program.write_text(code, encoding="utf-8")
     run = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        [sys.executable, str(program)], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
     )
     assert run.returncode == 0, run.stderr
     assert run.stdout.rstrip() == output.rstrip()
