@@ -8,6 +8,7 @@ from typing import Any
 from gradtape.ir.errors import InvalidArgumentError
 from gradtape.runtime.control import is_symbolic
 from gradtape.runtime.convert import convert
+from gradtape.runtime.hosted import effect
 from gradtape.runtime.tensor import Tensor
 from gradtape.tracing import branching
 
@@ -66,6 +67,8 @@ def case(
     """
     pairs = [(branching.truth(pred, "case"), fn) for pred, fn in pred_fn_pairs]
     if any(is_symbolic(pred) for pred, _ in pairs):
+        if exclusive:
+            effect(_check_exclusive, [pred for pred, _ in pairs])
         return _case_by_case(pairs, default)
     holding = [fn for pred, fn in pairs if pred]
     if exclusive and len(holding) > 1:
@@ -75,6 +78,13 @@ def case(
     if default is None:
         raise InvalidArgumentError("No condition of `case` holds. Give a `default`.")
     return default()
+
+
+def _check_exclusive(*holds: Any) -> tuple[()]:
+    count = sum(map(bool, holds))
+    if count > 1:
+        raise InvalidArgumentError(f"{count} conditions of `case` hold, and `exclusive` allows one.")
+    return ()
 
 
 def _case_by_case(pairs: Sequence[tuple[Tensor, Callable[[], Any]]], default: Callable[[], Any] | None) -> Any:

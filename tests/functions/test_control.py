@@ -48,8 +48,35 @@ def test_while_loop_and_its_gradient() -> None:
 
 
 def test_maximum_iterations_stop_a_loop() -> None:
-    (n,) = tf.while_loop(lambda i: True, lambda i: (i + 1,), (tf.constant(0),), maximum_iterations=7)
-    assert n.numpy() == 7
+    def count(limit: Any, most: Any) -> Any:
+        (n,) = tf.while_loop(lambda i: i < most, lambda i: (i + 1,), (tf.constant(0),), maximum_iterations=limit)
+        return n
+
+    for f in (count, tf.function(count)):
+        for limit, most in ((7, 100), (7, 3), (0, 5)):
+            assert int(f(limit, most)) == int(f(tf.constant(limit), tf.constant(most))) == min(limit, most)
+
+
+@pytest.mark.parametrize("traced", [False, True])
+def test_branches_by_cases_in_functions(traced: bool) -> None:
+    def by_case(x: Any, exclusive: bool) -> Any:
+        pairs = [(x < 0, lambda: {"y": -x}), (x < 1, lambda: {"y": x * x})]
+        return tf.case(pairs, default=lambda: {"y": 5.0 * x}, exclusive=exclusive)["y"]
+
+    def by_number(x: Any, k: Any) -> Any:
+        return tf.switch_case(k, {0: lambda: x, 1: lambda: x**3}, default=lambda: 7.0 * x)
+
+    wrap = tf.function if traced else lambda f: f
+    f, g = wrap(by_case), wrap(by_number)
+    for value, slope in ((-1.0, -1), (0.5, 1), (2.0, 5)):
+        assert _gradient(lambda x: f(x, False), value)[1] == slope
+    for k, slope in ((0, 1), (1, 12), (5, 7)):
+        assert _gradient(lambda x, k=k: g(x, tf.constant(k)), 2.0)[1] == slope
+    with pytest.raises(tf.errors.InvalidArgumentError, match="2 conditions of `case` hold"):
+        f(tf.constant(-1.0), True)
+    if traced:
+        with pytest.raises(TypeError, match="same number, type"):
+            tf.function(lambda x: tf.cond(x > 0, lambda: (x, x), lambda: x))(tf.constant(1.0))
 
 
 def test_a_module_lists_its_variables_and_modules() -> None:
