@@ -18,7 +18,7 @@ from gradtape.ir.aval import Aval
 from gradtape.ir.errors import UnknownShapeError
 from gradtape.runtime.convert import convert
 from gradtape.runtime.places import CONVERTED, is_own_file, place_at
-from gradtape.runtime.tensor import SymbolicTensorError, Tensor
+from gradtape.runtime.tensor import EagerTensor, SymbolicTensorError, Tensor
 from gradtape.runtime.variable import Variable
 from gradtape.tracing import conversion
 from gradtape.tracing.concrete import TRACING, ConcreteFunction, Trace, tensor_places
@@ -48,6 +48,9 @@ class Function:
         self.signature = inspect.signature(python)
         if owner is not None:
             self.signature = _without_first(self.signature)
+        self._positional = -1 if options.signature is not None else _positional(self.signature)
+        plain: Any = ((0,) * max(0, self._positional), {})
+        self._spec = optree.tree_structure(plain, none_is_leaf=True)
         self._traces: OrderedDict[Key, ConcreteFunction] = OrderedDict()
         self._general: list[Key] = []  # signatures with unknown dimensions
         self._eager: set[Key] = set()
@@ -188,6 +191,8 @@ class Function:
 
     def _arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], Any]:
         """The leaves of all arguments, arrays and what the input signature says as tensors, and their structure."""
+        if len(args) == self._positional and not kwargs and all(type(x) is EagerTensor for x in args):
+            return list(args), self._spec  # nothing to bind, to convert or to flatten
         bound = self.signature.bind(*args, **kwargs)
         bound.apply_defaults()
         given: tuple[Any, ...] = bound.args
@@ -307,6 +312,13 @@ def _warn(
         f"`{name}` {what}{op}{place}, so {then}: {e}",
         stacklevel=3,
     )
+
+
+def _positional(signature: inspect.Signature) -> int:
+    """How many parameters there are, where all may be given by position; else -1."""
+    kinds = {p.kind for p in signature.parameters.values()}
+    plain = {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD}
+    return len(signature.parameters) if kinds <= plain else -1
 
 
 def _without_first(signature: inspect.Signature) -> inspect.Signature:
