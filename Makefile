@@ -9,7 +9,7 @@ JOBS   ?= 2
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet
 
-.PHONY: help demo test lint types docs bench bench-jacobian public-names clean
+.PHONY: help demo test lint types docs bench bench-jacobian bench-plans public-names clean
 .DELETE_ON_ERROR:
 # Two pips in one environment get in each other's way.
 .NOTPARALLEL:
@@ -22,6 +22,7 @@ help:
 	@echo 'make docs          the manual, into docs/_build/html'
 	@echo 'make bench         time gradtape against the peers that are installed'
 	@echo 'make bench-jacobian  only Jacobians; a table, JSON and a picture of growth land in out/'
+	@echo 'make bench-plans   only whole programs, traced and compiled; a table, JSON and a picture land in out/'
 	@echo 'make public-names  rewrite the list of public names after a change that is meant'
 	@echo 'make clean         remove environments, caches and build products'
 	@echo 'Variables: PYTHON=$(PYTHON) VENV=$(VENV) JOBS=$(JOBS)'
@@ -70,6 +71,9 @@ bench: $(VENV)/dev-installed
 
 bench-jacobian: $(VENV)/dev-installed
 	$(BIN)/python -m benchmarks.jacobian_run
+
+bench-plans: $(VENV)/dev-installed
+	$(BIN)/python -m benchmarks.plans_run
 
 public-names: $(VENV)/dev-installed
 	$(BIN)/python tests/structure/test_public_names.py

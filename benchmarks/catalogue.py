@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from benchmarks import caches, eager, imports, jacobian, memory, opaque, training
+from benchmarks import caches, eager, imports, jacobian, memory, opaque, plans, training
 from benchmarks.workload import Workload
 
-ALL: dict[str, Workload] = {
-    w.name: w for module in (eager, training, opaque, jacobian, imports, memory, caches) for w in module.WORKLOADS
-}
+MODULES = (eager, training, opaque, plans, jacobian, imports, memory, caches)
+ALL: dict[str, Workload] = {w.name: w for module in MODULES for w in module.WORKLOADS}

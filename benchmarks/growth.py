@@ -30,13 +30,18 @@ def resident(name: str) -> int:
     raise RuntimeError(f"{STATUS} has no line {name}")
 
 
+def settled() -> None:
+    """Give back what is free: memory that is still ours would hide what calls take."""
+    gc.collect()
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
+
+
 def rise(call: Callable[[], object]) -> int:
     """By how much two calls, the first ones of their size, raise the memory of this process at most: results, what is
     kept for the next call, and what compiling takes."""
-    gc.collect()
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim is not None:  # memory that is free but still ours would hide what the calls take
-        trim(0)
+    settled()
     REFS.write_text("5", encoding="ascii")  # the highest so far is what is resident now
     before = resident("VmRSS")
     for _ in range(2):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ from benchmarks.harness import (
     ratios,
     summary,
 )
+from benchmarks.warming import WARM, warm
 from benchmarks.workload import BEST, Count, Race, Setting, Target
 from gradtape.version import __version__
 
@@ -38,7 +39,7 @@ def run(names: Sequence[str], threads: int, quick: bool, cores: Sequence[int]) -
         workload = ALL[name]
         print(f"{threads} thread{'s' * (threads > 1)}: {name}", file=sys.stderr, flush=True)
         if isinstance(workload, Race):
-            races.append(race(workload, setting, clock, workload.pace or pace(setting)))
+            races.append(race(workload, setting, clock, workload.pace or pace(setting), _warm(setting)))
         else:
             counts.append(count(workload, setting))
     wanted = sorted({p for name in names for p in ALL[name].peers}, key=peers.NAMES.index)
@@ -55,8 +56,18 @@ def pace(setting: Setting) -> Pace:
 # ---- races -----------------------------------------------------------------------------------------------------------
 
 
-def race(workload: Race, setting: Setting, clock: Clock, pace: Pace) -> dict[str, Any]:
-    """Build and check every program, then let those that are right take turns."""
+def _warm(setting: Setting) -> Callable[[Program], None]:
+    return lambda program: warm(program, WARM / 20 if setting.quick else WARM)
+
+
+def race(
+    workload: Race,
+    setting: Setting,
+    clock: Clock,
+    pace: Pace,
+    ready: Callable[[Program], None] = lambda program: None,
+) -> dict[str, Any]:
+    """Build and check every program, then let those that are right take turns, ours once they are `ready`."""
     entries, programs = [], []
     reference = workload.reference(setting)
     for peer in workload.programs:
@@ -72,9 +83,13 @@ def race(workload: Race, setting: Setting, clock: Clock, pace: Pace) -> dict[str
         "baseline": workload.baseline,
         "best": None,
         "ratios": {},
+        "own": {},
         "targets": [],
     }
     if {OURS, workload.baseline or OURS} <= {p.peer for _, p in programs}:
+        for _, program in programs:
+            if program.peer == OURS:
+                ready(program)
         measured = measure([p for _, p in programs], clock, pace)
         _fill(found, workload, measured, [entry for entry, _ in programs])
     found["targets"] = [_judged(t, found) for t in workload.targets]
@@ -125,6 +140,7 @@ def _fill(found: dict[str, Any], workload: Race, measured: Measurement, entries:
             fastest[peer] = min(fastest.get(peer, (float("inf"), track)), (short.median, track), key=lambda x: x[0])
     if OURS not in fastest:
         return
+    found["own"] = _between(measured, [t for t in measured.tracks if t.program.peer == OURS], baseline)
     ours = fastest.pop(OURS)[1]
     for peer, (_, track) in fastest.items():
         ratio = ratios(measured, ours, track, baseline)
@@ -134,10 +150,23 @@ def _fill(found: dict[str, Any], workload: Race, measured: Measurement, entries:
         found["best"] = min(fastest, key=lambda peer: fastest[peer][0])
 
 
+def _between(measured: Measurement, tracks: Sequence[Track], baseline: Track | None) -> dict[str, dict[str, float]]:
+    """Ratios of the times of our own programs: "one / other" for each two of them."""
+    found = {}
+    for a in tracks:
+        for b in tracks:
+            ratio = ratios(measured, a, b, baseline) if a is not b else None
+            if ratio is not None:
+                found[f"{a.program.variant} / {b.program.variant}"] = {"minimum": ratio[0], "median": ratio[1]}
+    return found
+
+
 def _judged(target: Target, found: dict[str, Any]) -> dict[str, Any]:
     """A target with what was reached: met where minimum and median are both within it."""
     reached: dict[str, Any] | None
-    if target.of == "time":
+    if target.variant:
+        reached = found["own"].get(f"{target.variant} / {target.against}")
+    elif target.of == "time":
         own = [e for e in found["programs"] if e["peer"] == OURS and e.get("median") is not None]
         reached = min(own, key=lambda e: e["median"], default=None)
     else:

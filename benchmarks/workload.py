@@ -13,14 +13,17 @@ BEST = "best peer"
 
 @dataclass(frozen=True)
 class Target:
-    """A bound from above: on our time in the race's unit, or on its ratio to a peer's, by default the fastest one's."""
+    """A bound from above: on our time in the race's unit, or on its ratio to a peer's, by default the fastest one's.
+    With `variant`, that program of ours is meant, `against` another one of ours; else our fastest."""
 
     limit: float
     of: Literal["time", "ratio"] = "time"
     against: str = BEST
+    variant: str = ""
 
     def text(self, unit: str) -> str:
-        return f"≤ {self.limit:g} {unit}" if self.of == "time" else f"≤ {self.limit:g} × {self.against}"
+        bound = f"≤ {self.limit:g} {unit}" if self.of == "time" else f"≤ {self.limit:g} × {self.against}"
+        return f"{self.variant} {bound}".strip()
 
 
 @dataclass(frozen=True)

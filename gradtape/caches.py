@@ -31,7 +31,7 @@ class TraceInfo(NamedTuple):
 
 class KernelInfo(NamedTuple):
     """Kernels that were `compiled` in this process and those that were `loaded` from disk; those that are still
-    `waiting` for the compiler; those that `failed` and run as NumPy operations. They are kept in `folder`."""
+    `waiting` for the compiler, and those that `failed`. They are kept in `folder`."""
 
     compiled: int
     loaded: int

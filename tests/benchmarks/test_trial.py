@@ -170,3 +170,28 @@ def test_counts() -> None:
         ("k", 0, None),
     ]
     assert json.loads(json.dumps(found)) == found
+
+
+def test_one_of_our_programs_is_judged_by_another() -> None:
+    found, _ = contest(
+        lambda c: {
+            "gradtape": [c.program("gradtape", 2.0, "traced"), c.program("gradtape", 3.0, "eager")],
+            "torch": [c.program("torch", 4.0)],
+        },
+        Target(1.4, "ratio", "traced", "eager"),
+        Target(1.6, "ratio", "traced", "eager"),
+        Target(1.0, "ratio", "other", "eager"),
+    )
+    assert found["own"]["eager / traced"] == {"minimum": pytest.approx(1.5), "median": pytest.approx(1.5)}
+    assert [t["met"] for t in found["targets"]] == ["no", "yes", "unknown"]
+    assert found["targets"][0]["text"] == "eager ≤ 1.4 × traced"
+
+
+def test_only_our_programs_are_made_ready() -> None:
+    clock = FakeClock()
+    costs = Costs(clock)
+    programs = {p: (lambda setting, p=p: [costs.program(p, 1.0)]) for p in ("gradtape", "torch")}
+    declared = Race("fake", "a fake", programs, lambda setting: [[1.0]], 1e-6)  # type: ignore[arg-type]
+    made: list[str] = []
+    race(declared, Setting(), clock, PACE, lambda program: made.append(program.peer))
+    assert made == ["gradtape"]
