@@ -6,6 +6,7 @@ it; Numba keeps the machine code beside it. Nobody waits for the compiler: `requ
 
 from __future__ import annotations
 
+import builtins
 import hashlib
 import itertools
 import os
@@ -126,7 +127,8 @@ class Compiler:
     def _njit(self, ticket: Ticket, path: str, cache: bool) -> Function:
         import numba
 
-        names = environment() | {"inner": numba.njit(**OPTIONS)}
+        # By name: what Numba keeps on disk would hold all that is in there, and what others put into it.
+        names = environment() | {"inner": numba.njit(**OPTIONS), "__builtins__": builtins}
         exec(compile(ticket.text, path, "exec"), names)
         function = numba.njit(ticket.source.signature(), cache=cache, **OPTIONS)(names[ticket.name])
         hits = sum(function.stats.cache_hits.values()) if cache else 0

@@ -64,7 +64,7 @@ def test_plans_as_the_function_that_runs(tmp_path: Path) -> None:
 
 def test_kernels_as_their_text(tmp_path: Path) -> None:
     (kernel,) = shown("kernels", tmp_path)
-    assert "def kernel(" in kernel
+    assert "def kernel_" in kernel
     assert "sin(" in kernel
 
 
