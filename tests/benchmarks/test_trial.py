@@ -152,7 +152,7 @@ def test_dropped_slices_are_counted_and_kept_in_the_data() -> None:
 def test_results_are_plain_data() -> None:
     found, _ = contest(lambda c: {"gradtape": [c.program("gradtape", 1.0)], "torch": ImportError("none")}, Target(1.0))
     assert json.loads(json.dumps(found)) == found
-    assert set(found) == {"name", "about", "unit", "programs", "baseline", "best", "ratios", "targets"}
+    assert set(found) == {"name", "about", "unit", "programs", "baseline", "best", "ratios", "own", "targets"}
     always = {"peer", "variant", "state", "note", "error"}
     assert set(entry(found, "torch")) == always
     assert set(entry(found, "gradtape")) == always | {"repeats", "slices", "quiet", "dropped", "minimum", "median"}
