@@ -79,11 +79,14 @@ def _tape_answer(tf: Any, task: Task, names: Sequence[str], numbers: Inputs, in_
 
 
 def tape_programs(tf: Any, peer: str, task: Task, quick: bool, variants: Sequence[str]) -> list[Program]:
-    """Variants: "eager", "function" and "xla"; with "while", loops are the library's own. Our programs are read
-    without a copy, as all here are."""
+    """Variants: "eager", "function" and "xla"; with "while", loops are the library's own. Results are read without a
+    copy, as all here are; those without axes are numbers."""
     given, numbers = _split(task, quick)
     arrays = [tf.constant(v) for v in given.values()]
-    read = np.asarray if peer == OURS else lambda t: np.asarray(memoryview(t))
+    if not any(given[name].ndim for name in task.by):
+        read: Callable[[Any], Any] = lambda t: t.numpy()  # noqa: E731
+    else:
+        read = np.asarray if peer == OURS else lambda t: np.asarray(memoryview(t))
 
     def program(variant: str) -> Program:
         how, *rest = variant.split()

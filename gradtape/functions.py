@@ -48,9 +48,7 @@ class Function:
         self.signature = inspect.signature(python)
         if owner is not None:
             self.signature = _without_first(self.signature)
-        self._positional = -1 if options.signature is not None else _positional(self.signature)
-        plain: Any = ((0,) * max(0, self._positional), {})
-        self._spec = optree.tree_structure(plain, none_is_leaf=True)
+        self._plain: dict[int, Any] = {}  # by how many there are: the structure of positional tensors that are all
         self._traces: OrderedDict[Key, ConcreteFunction] = OrderedDict()
         self._general: list[Key] = []  # signatures with unknown dimensions
         self._eager: set[Key] = set()
@@ -191,8 +189,9 @@ class Function:
 
     def _arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], Any]:
         """The leaves of all arguments, arrays and what the input signature says as tensors, and their structure."""
-        if len(args) == self._positional and not kwargs and all(type(x) is EagerTensor for x in args):
-            return list(args), self._spec  # nothing to bind, to convert or to flatten
+        plain = not kwargs and all(type(x) is EagerTensor for x in args)
+        if plain and (known := self._plain.get(len(args))) is not None:
+            return list(args), known  # nothing to bind, to convert or to flatten
         bound = self.signature.bind(*args, **kwargs)
         bound.apply_defaults()
         given: tuple[Any, ...] = bound.args
@@ -201,6 +200,8 @@ class Function:
             given = (*self._checked(given[: len(signature)], signature), *given[len(signature) :])
         arguments: Any = (given, bound.kwargs)
         leaves, spec = optree.tree_flatten(arguments, none_is_leaf=True)
+        if plain and signature is None and len(given) == len(args) and not bound.kwargs:
+            self._plain[len(args)] = spec
         return [as_argument(x) for x in leaves], spec
 
     def _checked(self, given: Sequence[Any], signature: tuple[Any, ...]) -> list[Any]:
@@ -312,13 +313,6 @@ def _warn(
         f"`{name}` {what}{op}{place}, so {then}: {e}",
         stacklevel=3,
     )
-
-
-def _positional(signature: inspect.Signature) -> int:
-    """How many parameters there are, where all may be given by position; else -1."""
-    kinds = {p.kind for p in signature.parameters.values()}
-    plain = {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD}
-    return len(signature.parameters) if kinds <= plain else -1
 
 
 def _without_first(signature: inspect.Signature) -> inspect.Signature:
