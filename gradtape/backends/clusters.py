@@ -12,7 +12,7 @@ import numpy as np
 from gradtape.backends.memory import empty
 from gradtape.ir.cluster import Cluster, Write, by_the_way
 from gradtape.kernels.compiled import COMPILER, KernelSource, Ticket
-from gradtape.kernels.loops import share
+from gradtape.kernels.loops import SHARE, share
 from gradtape.kernels.render import Kernel, partial_dtype, render
 from gradtape.ops.op import Step
 
@@ -96,8 +96,12 @@ class Native:
         self.extent = 1 if kernel.split is None else cluster.loops[kernel.split].extent
         self.elements = cluster.size * max(1, cluster.work // 8)
         self.slow: tuple[Kernel, Ticket] | None = None
+        self.direct = self._direct()
 
     def __call__(self, *arrays: Any) -> tuple[Any, ...]:
+        if self.direct is not None:
+            results = self.direct(*arrays)
+            return self._anywhere(arrays) if results is None else results
         results = [empty(shape, dtype) for shape, dtype, _ in self.outs]
         writes = [r.reshape(-1) for r, (_, _, w) in zip(results, self.outs, strict=True) if w.monoid is None]
         given = (*[_flat(arrays[k]) for k in self.arrays], *[_number(arrays[k]) for k in self.scalars], *self.constants)
@@ -108,6 +112,31 @@ class Native:
         if far:
             return self._anywhere(arrays)
         return tuple([r if r.shape else r[()] for r in results])
+
+    def _direct(self) -> Run | None:
+        """For small arrays, where every call of Python counts: the same in a straight line. None where threads share
+        the work, or where parts are put together."""
+        if self.kernel.sinks or self.elements >= 2 * SHARE:
+            return None
+        env: dict[str, Any] = {"function": self.function, "empty": np.empty, "flat": _flat, "number": _number}
+        names = [f"x{k}" for k in range(1 + max([*self.arrays, *self.scalars], default=-1))]
+        lines = [f"def run({', '.join([*names, '*others'])}):"]
+        for k, (shape, dtype, _) in enumerate(self.outs):
+            env[f"shape{k}"], env[f"dtype{k}"] = shape, dtype
+            lines.append(f"    w{k} = empty(shape{k}, dtype{k})")
+        env |= {f"c{k}": c for k, c in enumerate((*self.constants, 0, self.extent))}
+        arguments = [
+            *(f"w{k}" if len(shape) == 1 else f"w{k}.reshape(-1)" for k, (shape, _, _) in enumerate(self.outs)),
+            *(f"flat(x{k})" for k in self.arrays),
+            *(f"number(x{k})" for k in self.scalars),
+            *(f"c{k}" for k in range(len(self.constants) + 2)),
+        ]
+        call = f"function({', '.join(arguments)})"
+        lines += [f"    if {call}:", "        return None"] if self.kernel.limited else [f"    {call}"]
+        results = "".join(f"w{k}, " if shape else f"w{k}[()], " for k, (shape, _, _) in enumerate(self.outs))
+        exec(compile("\n".join([*lines, f"    return ({results})"]), "<gradtape call of a kernel>", "exec"), env)
+        run: Run = env["run"]
+        return run
 
     def _whole(self, writes: Sequence[Any], given: Sequence[Any]) -> bool:
         """Every element is written by itself: threads share the split loop."""
@@ -146,6 +175,8 @@ class Native:
 
 
 def _flat(a: Any) -> Any:
+    if a.ndim == 1 and a.strides[0] == a.itemsize:
+        return a
     return a.reshape(-1) if a.flags.c_contiguous else np.ascontiguousarray(a).reshape(-1)
 
 
