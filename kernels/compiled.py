@@ -7,6 +7,7 @@ it; Numba keeps the machine code beside it. Nobody waits for the compiler: `requ
 from __future__ import annotations
 
 import builtins
+import functools
 import hashlib
 import itertools
 import os
@@ -78,7 +79,7 @@ class Compiler:
     def __init__(self) -> None:
         self.tickets: OrderedDict[str, Ticket] = OrderedDict()
         self.lock = threading.Lock()
-        self.waiting: queue.SimpleQueue[Ticket] = queue.SimpleQueue()
+        self.waiting: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self.thread: threading.Thread | None = None
         self.compiled = self.loaded = 0
         if hasattr(os, "register_at_fork"):
@@ -94,11 +95,19 @@ class Compiler:
                 if len(self.tickets) > MAX_TICKETS:
                     self.tickets.popitem(last=False)
                 show("kernels", found.name, lambda: found.text)
-                self.waiting.put(found)
-                if self.thread is None:
-                    self.thread = threading.Thread(target=self._work, name="gradtape-compile", daemon=True)
-                    self.thread.start()
+                self._put(functools.partial(self._finish, found))
             return found
+
+    def submit(self, job: Callable[[], None]) -> None:
+        """Have something done in the compiler's thread, in its turn."""
+        with self.lock:
+            self._put(job)
+
+    def _put(self, job: Callable[[], None]) -> None:
+        self.waiting.put(job)
+        if self.thread is None:
+            self.thread = threading.Thread(target=self._work, name="gradtape-compile", daemon=True)
+            self.thread.start()
 
     def _forked(self) -> None:
         """A child has no such thread: what was not ready is asked for anew."""
@@ -107,12 +116,14 @@ class Compiler:
 
     def _work(self) -> None:
         while True:
-            ticket = self.waiting.get()
-            try:
-                ticket.function = self._compile(ticket)
-            except Exception as e:  # noqa: BLE001, for whoever waits: the thread goes on
-                ticket.error = e
-            ticket.done.set()
+            self.waiting.get()()
+
+    def _finish(self, ticket: Ticket) -> None:
+        try:
+            ticket.function = self._compile(ticket)
+        except Exception as e:  # noqa: BLE001, for whoever waits: the thread goes on
+            ticket.error = e
+        ticket.done.set()
 
     def _compile(self, ticket: Ticket) -> Function:
         """The machine code, from disk if it is there."""

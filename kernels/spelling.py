@@ -41,8 +41,10 @@ def spells(op: str, dtypes: tuple[DType, ...]) -> bool:
 
 
 def spells_small(op: str, dtypes: tuple[DType, ...]) -> bool:
-    """The same for programs of small arrays, which do contractions as well."""
-    return all(d.is_floating and d in DTYPES for d in dtypes) if op == "contract" else spells(op, dtypes)
+    """The same for programs of small arrays, which contract and assemble as well."""
+    if op in ("contract", "assemble"):
+        return all(d.is_floating and d in DTYPES for d in dtypes)
+    return spells(op, dtypes)
 
 
 def spelled(op: str, operands: Sequence[str], result: DType, anywhere: bool) -> str:

@@ -10,10 +10,10 @@ import numpy as np
 from gradtape.backends.clusters import PATIENCE, PER_CALL, POLICY
 from gradtape.ir.dtypes import DType
 from gradtape.ir.graph import Graph, Node, Value
+from gradtape.ir.index import Index
 from gradtape.kernels.compiled import COMPILER, Ticket
 from gradtape.kernels.programs import Program
 from gradtape.ops.fused import Fused
-from gradtape.ops.op import Constant
 from gradtape.ops.structural import Structural
 
 Run = Callable[..., tuple[Any, ...]]
@@ -21,38 +21,45 @@ WIDTH = 16  # elements to which places in a workspace are aligned
 
 
 class SmallProgram:
-    """What runs a small graph: `program` op by op until that has taken long enough, then one function for all of
-    `fused`, a graph of fused steps and views. `tail` makes the outputs from what they show."""
+    """What runs a small graph: `program` op by op until that has taken long enough, then one function for all of it.
+    `pack` lays a graph out for that, or answers None."""
 
-    def __init__(self, program: Run, fused: Graph, bases: Sequence[Value], tail: Run) -> None:
-        self.program, self.fused, self.bases, self.tail = program, fused, bases, tail
-        self.estimate = PER_CALL * sum(n.step.params["cluster"].work for n in _steps(fused))
+    def __init__(self, graph: Graph, program: Run, pack: Callable[[Graph], tuple[Packed, Run] | None]) -> None:
+        self.graph, self.program, self.pack = graph, program, pack
+        self.estimate = PER_CALL * len(graph.nodes)
         self.spent = 0.0
-        self.asked: tuple[Packed, Ticket] | None = None
+        self.begun = False
+        self.asked: tuple[Packed, Run, Ticket] | None = None
         self.native: Run | None = None
 
     def __call__(self, *arrays: Any) -> tuple[Any, ...]:
         if self.native is None and POLICY.compile != "never":
             self._look()
-        if self.native is None:
-            return self.program(*arrays)
-        results = self.native(*arrays)
-        return self.program(*arrays) if results is None else self.tail(*results)
+        native = self.native
+        results = None if native is None else native(*arrays)
+        return self.program(*arrays) if results is None else results
 
     def _look(self) -> None:
-        self.spent += self.estimate
+        """Take the function if it is there; have it laid out and compiled, in the compiler's thread, when it is worth
+        that."""
         now = POLICY.compile == "now"
-        if self.asked is None and (now or self.spent > PATIENCE):
-            packed = Packed(self.fused, self.bases)
-            self.asked = packed, COMPILER.request(packed.program.source())
+        self.spent += self.estimate
+        if not self.begun and (now or self.spent > PATIENCE):
+            self.begun = True
+            if now:
+                self._ask()
+            else:
+                COMPILER.submit(self._ask)
         if self.asked is not None:
-            packed, ticket = self.asked
+            packed, tail, ticket = self.asked
             if now or ticket.done.is_set():
-                self.native = packed.with_function(ticket.wait())
+                self.native = packed.with_function(ticket.wait(), tail)
 
-
-def _steps(graph: Graph) -> list[Any]:
-    return [n for n in graph.nodes if isinstance(n.step.op, Fused)]
+    def _ask(self) -> None:
+        laid_out = self.pack(self.graph)
+        if laid_out is not None:
+            packed, tail = laid_out
+            self.asked = packed, tail, COMPILER.request(packed.program.source())
 
 
 class Packed:
@@ -72,8 +79,10 @@ class Packed:
                     self._place(v)
                 reads = [self._at(node.inputs[r.operand]) for r in cluster.reads]
                 self.program.add(cluster, [self._at(v) for v in node.outputs], reads)
+        given = {id(v): k for k, v in enumerate(graph.inputs)}
         self.inputs = [(v.aval.size, *self._at(v)) for v in graph.inputs]
-        self.outputs = [(v.aval.dims, v.aval.size, *self._at(v)) for v in bases]
+        self.outputs = [(v.aval.dims, v.aval.size, *self._at(v)) for v in bases if id(v) not in given]
+        self.passed = [given.get(id(v)) for v in bases]  # inputs that are results themselves
 
     def _place(self, v: Value) -> None:
         dtype, size = v.aval.dtype, v.aval.size
@@ -87,15 +96,16 @@ class Packed:
             self.constants.append(v)
         return self.places[id(v)]
 
-    def with_function(self, function: Callable[..., bool]) -> Run:
-        """The program of arrays; None where an operand was beyond what its operations take."""
+    def with_function(self, function: Callable[..., bool], tail: Run) -> Run:
+        """The program of arrays; None where an operand was beyond what its operations take. `tail` makes the results
+        from what they show."""
         spaces = list(self.program.spaces)
         templates = [np.zeros(self.sizes[d], d.numpy_dtype) for d in spaces]
         number = {d: k for k, d in enumerate(spaces)}
         for v in self.constants:
             dtype, at = self.places[id(v)]
             assert v.node is not None
-            templates[number[dtype]][at : at + v.aval.size] = v.node.step.params["value"]
+            templates[number[dtype]][at : at + v.aval.size] = _numbers(v.node.step.params["value"])
         inputs = [(number[d], at, at + size) for size, d, at in self.inputs if d in number]
         used = [k for k, (_, d, _) in enumerate(self.inputs) if d in number]
         outputs = [(number[d], at, at + size, shape) for shape, size, d, at in self.outputs]
@@ -108,24 +118,29 @@ class Packed:
                 memory[space][start:stop] = a.reshape(-1) if isinstance(a, np.ndarray) else a
             if function(*memory, table, numbers):
                 return None
-            return [
+            made = (
                 memory[space][start:stop].reshape(shape).copy() if shape else memory[space][start]
                 for space, start, stop, shape in outputs
-            ]
+            )
+            return tail(*(next(made) if k is None else arrays[k] for k in self.passed))
 
         return run
+
+
+def _numbers(value: Any) -> Any:
+    return list(value) if isinstance(value, Index | tuple) else value
 
 
 def is_packable(graph: Graph) -> bool:
     """Whether a fused graph has nothing but fused steps, numbers, and views of these that no step reads."""
 
     def is_known(v: Value) -> bool:
-        return v.node is None or isinstance(v.node.step.op, Fused | Constant)
+        return v.node is None or v.node.step.op.kind in ("fused", "constant")
 
     def fits(node: Node) -> bool:
         op = node.step.op
         if isinstance(op, Fused):
             return all(map(is_known, node.inputs))
-        return isinstance(op, Constant) or (isinstance(op, Structural) and op.view and not op.indices)
+        return op.kind == "constant" or (isinstance(op, Structural) and op.view and not op.indices)
 
     return all(map(fits, graph.nodes))

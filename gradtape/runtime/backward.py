@@ -48,10 +48,17 @@ class CompiledGraph:
         show("graph", "as it was made", lambda: graph)
         self.graph = simplify(flattened(graph), changes(graph))
         self.plain = call_step(self.graph)
-        self.runs = _pieces(tiled(self.graph))
-        self.kernel = in_one(self.graph, lower(call_step(self.runs)))
         self.avals = tuple(v.aval for v in self.graph.outputs)
         self.recorded: dict[tuple[bool, ...], Step] = {}
+
+    @functools.cached_property
+    def runs(self) -> Graph:
+        return _pieces(tiled(self.graph))
+
+    @functools.cached_property
+    def kernel(self) -> Callable[..., Any]:
+        """Made when it first runs: a graph inside another is traced into that one, and never runs by itself."""
+        return in_one(self.graph, lower(call_step(self.runs)))
 
     def __call__(self, inputs: Sequence[Tensor]) -> list[Tensor]:
         """Run on tensors; where a tape records and gradients flow through an operand, as a call that also
@@ -89,7 +96,12 @@ def _active(recorders: Sequence[Recorder], inputs: Sequence[Tensor]) -> tuple[bo
 def _fused_call(graph: Graph) -> Step:
     """A call of a graph that runs it fused, and is differentiated as it is."""
     step = call_step(graph)
-    step.lowered[NAME] = in_one(graph, lower(call_step(_pieces(graph))))
+
+    def first(*arrays: Any) -> Any:
+        kernel = step.lowered[NAME] = in_one(graph, lower(call_step(_pieces(graph))))
+        return kernel(*arrays)
+
+    step.lowered[NAME] = first
     return step
 
 

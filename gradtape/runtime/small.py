@@ -6,11 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from gradtape.backends.cpu import lower
-from gradtape.backends.small import SmallProgram, is_packable
+from gradtape.backends.small import Packed, SmallProgram, is_packable
 from gradtape.ir.graph import Graph, Value
 from gradtape.kernels.spelling import spells_small
 from gradtape.ops.call import call_step
-from gradtape.ops.op import Constant
 from gradtape.ops.structural import Structural
 from gradtape.transforms.cost import multiply_adds
 from gradtape.transforms.fuse import fuse
@@ -24,14 +23,17 @@ Run = Callable[..., Any]
 
 def in_one(graph: Graph, program: Run) -> Run:
     """`program`, which runs a graph, or what runs it as one function when that is compiled."""
-    if not _is_small(graph):
-        return program
+    return SmallProgram(graph, program, _packed) if _is_small(graph) else program
+
+
+def _packed(graph: Graph) -> tuple[Packed, Run] | None:
+    """A graph laid out as one function of what its outputs show, and what makes the outputs from that; None where a
+    step is none that kernels do, or where there are too few of them."""
     fused = fuse(graph, spells_small, alone=1, sinks=False)
     if not is_packable(fused) or sum(n.step.op.kind == "fused" for n in fused.nodes) < STEPS:
-        return program
+        return None
     bases = _bases(fused)
-    tail = lower(call_step(Graph(bases, fused.outputs)))
-    return SmallProgram(program, fused, bases, tail)
+    return Packed(fused, bases), lower(call_step(Graph(bases, fused.outputs)))
 
 
 def _is_small(graph: Graph) -> bool:
@@ -49,6 +51,6 @@ def _bases(graph: Graph) -> list[Value]:
     for v in graph.outputs:
         while v.node is not None and isinstance(v.node.step.op, Structural):
             v = v.node.inputs[0]
-        if v.node is None or not isinstance(v.node.step.op, Constant):
+        if v.node is None or v.node.step.op.kind != "constant":
             found[id(v)] = v
     return list(found.values())

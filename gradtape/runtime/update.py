@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.backends.cpu import lower
 from gradtape.backends.blocks import BLOCK
+from gradtape.backends.cpu import lower
 from gradtape.backends.program import Program, compile_graph
 from gradtape.ir.aval import Aval, aval
 from gradtape.ir.graph import Graph

@@ -4,16 +4,18 @@ transforms."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from gradtape.ir.aval import Aval
 from gradtape.ir.dtypes import DType
 from gradtape.ir.graph import Graph, Node, Value
+from gradtape.ir.index import Index
 from gradtape.ops.composite import Composite
 from gradtape.ops.contraction import Contraction, parts
-from gradtape.ops.op import Constant, Step, emit
+from gradtape.ops.op import Step, constant, emit
+from gradtape.ops.placement import Assemble, Product
 from gradtape.ops.pointwise import Pointwise, instantiate
 from gradtape.ops.reduction import Reduction
-from gradtape.ops.structural import Structural
 from gradtape.transforms.simplify import rebuild, rebuild_from
 
 # Whether kernels do a scalar operation: its name, and the dtypes of its operands and of its result.
@@ -64,7 +66,7 @@ def _find(step: Step, avals: tuple[Aval, ...], spells: Spells) -> Graph | None:
 
     graph = rebuild(rebuild(graph, rewrite))
     return (
-        graph if all(is_atom(n, spells) or isinstance(n.step.op, Constant | Structural) for n in graph.nodes) else None
+        graph if all(is_atom(n, spells) or n.step.op.kind in ("constant", "structural") for n in graph.nodes) else None
     )
 
 
@@ -73,6 +75,8 @@ def _once(step: Step, avals: tuple[Aval, ...], spells: Spells) -> Graph | None:
     op = step.op
     if isinstance(op, Contraction) and spells("contract", tuple(a.dtype for a in avals)):
         return _products_added(step.params["subscripts"], avals)
+    if isinstance(op, Assemble) and spells("assemble", tuple(a.dtype for a in avals)):
+        return _elements_placed(step.params, avals)
     if isinstance(op, Pointwise) and op.formula is not None:
         inputs = tuple(map(Value, avals))
         return Graph(inputs, [instantiate(op.formula, dict(zip(op.operands, inputs, strict=True)), avals[-1].dtype)])
@@ -96,3 +100,53 @@ def _products_added(subscripts: str, avals: tuple[Aval, ...]) -> Graph:
     product = emit("multiply", *factors)
     axes = tuple(range(len(out), len(letters)))
     return Graph(inputs, [emit("reduce_sum", product, axes=axes, keepdims=False) if axes else product])
+
+
+def _elements_placed(params: dict[str, Any], avals: tuple[Aval, ...]) -> Graph | None:
+    """Placed products as sums of products of single elements, where each letter runs along whole axes: one that stands
+    on several is 1 where their positions agree."""
+    shape, dtype, terms = params["shape"], params["dtype"], params["terms"]
+    if not all(_is_plain(t, shape) for t in terms) or 0 in shape:
+        return None
+    inputs = tuple(map(Value, avals))
+    given = iter(inputs)
+    total = None
+    for t in terms:
+        made = _element(t, [next(given) for _ in t.factors], shape, dtype)
+        total = made if total is None else emit("add", total, made)
+    if total is None:
+        total = constant(0, dtype)
+    return Graph(inputs, [total if total.aval.shape == shape else emit("broadcast_to", total, shape=shape)])
+
+
+def _is_plain(t: Product, shape: tuple[int, ...]) -> bool:
+    for axis, n in zip(t.axes, shape, strict=True):
+        whole = len(axis) == 1 and axis[0].where is None and axis[0].extent == n == t.sizes[axis[0].letter]
+        if not whole and (axis or n != 1):
+            return False
+    return {p.letter for axis in t.axes for p in axis} == set(range(len(t.sizes)))
+
+
+def _element(t: Product, factors: Sequence[Value], shape: tuple[int, ...], dtype: DType) -> Value:
+    """One element of a placed product, for all positions."""
+    places: dict[int, list[int]] = {}
+    for k, axis in enumerate(t.axes):
+        for p in axis:
+            places.setdefault(p.letter, []).append(k)
+    made: Value | None = None
+    for v, letters in zip(factors, t.factors, strict=True):
+        at = [places[c][0] for c in letters]
+        moved = emit("transpose", v, perm=tuple(sorted(range(len(at)), key=at.__getitem__)))
+        part = emit("reshape", moved, shape=tuple(n if k in at else 1 for k, n in enumerate(shape)))
+        made = part if made is None else emit("multiply", made, part)
+    for axes in places.values():
+        for k in axes[1:]:
+            agree = emit("equal", _positions(axes[0], shape), _positions(k, shape))
+            part = emit("cast", agree, dtype=dtype)
+            made = part if made is None else emit("multiply_no_nan", made, part)
+    return constant(1, dtype) if made is None else made
+
+
+def _positions(axis: int, shape: tuple[int, ...]) -> Value:
+    line = emit("positions", value=Index(range(shape[axis])))
+    return emit("reshape", line, shape=tuple(n if k == axis else 1 for k, n in enumerate(shape)))
