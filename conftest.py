@@ -10,6 +10,10 @@ from hypothesis import settings
 # Prints the counts of tests/op_table, also where other processes run the tests.
 pytest_plugins = ["tests.op_table.tally"]
 
+# Programs run op by op, so that no compiler works beside a test (it changes warning filters, and memory); tests of
+# kernels ask for them.
+os.environ.setdefault("GRADTAPE_KERNELS", "never")
+
 # In CI the same examples every time: a red run must be red again when it is looked at.
 settings.register_profile("ci", derandomize=True, deadline=None)
 settings.register_profile("dev", deadline=None)

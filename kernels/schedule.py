@@ -66,7 +66,7 @@ def schedule(cluster: Cluster) -> Schedule:
 def _vector(cluster: Cluster) -> int | None:
     if not cluster.loops:
         return None
-    accesses = [x.access for x in (*cluster.reads, *cluster.writes)]
+    accesses = [*(r.access for r in cluster.reads), *(w.access for w in cluster.writes)]
     kept = [k for k in range(len(cluster.loops)) if k not in cluster.reduced]
     candidates = {max(cluster.reduced, default=-1), max(kept, default=-1)} - {-1}
     return max(candidates, key=lambda k: (sum(_elements(cluster, a) for a in accesses if a.strides[k] == 1), k))

@@ -100,8 +100,8 @@ class Native:
 
     def __call__(self, *arrays: Any) -> tuple[Any, ...]:
         if self.direct is not None:
-            results = self.direct(*arrays)
-            return self._anywhere(arrays) if results is None else results
+            made = self.direct(*arrays)
+            return self._anywhere(arrays) if made is None else made
         results = [empty(shape, dtype) for shape, dtype, _ in self.outs]
         writes = [r.reshape(-1) for r, (_, _, w) in zip(results, self.outs, strict=True) if w.monoid is None]
         given = (*[_flat(arrays[k]) for k in self.arrays], *[_number(arrays[k]) for k in self.scalars], *self.constants)

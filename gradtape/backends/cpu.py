@@ -91,6 +91,8 @@ def _reduction(step: Step) -> Kernel:
         raise TypeError(op)
     if op.body is not None:
         return _expanded(lambda avals: _single(op.expand(avals, **step.params)))
+    if op.value is None:
+        raise TypeError(f"`{op.name}` has neither a value nor a body.")
     if isinstance(op.value, str):
         ufunc: Any = REDUCE[op.value]
         if not op.accumulate:

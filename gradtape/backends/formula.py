@@ -57,8 +57,7 @@ def _functions(name: str, order: Sequence[Expr], lower: Lower) -> Functions:
         if e.op not in ("symbol", "number"):
             function = lower(_pointwise(name, e).bind())
             ufunc = getattr(np, _pointwise(name, e).ufunc or "", None)
-            writes = isinstance(ufunc, np.ufunc)
-            found[e.op] = (ufunc if writes else function, writes)
+            found[e.op] = (ufunc, True) if isinstance(ufunc, np.ufunc) else (function, False)
     return found
 
 

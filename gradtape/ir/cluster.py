@@ -124,7 +124,8 @@ def collapsed(cluster: Cluster) -> Cluster:
     """The same work with as few loops as the strides allow: neighbours that every access walks through as one, and
     none of one round."""
     loops = list(cluster.loops)
-    strides = [list(x.access.strides) for x in (*cluster.reads, *cluster.writes)]
+    accesses = [*(r.access for r in cluster.reads), *(w.access for w in cluster.writes)]
+    strides = [list(a.strides) for a in accesses]
     over = [list(w.over) for w in cluster.writes]
     rows: list[list[Any]] = [loops, *strides, *over]
 

@@ -117,7 +117,7 @@ def test_angles_beyond_the_limit_are_done_op_by_op() -> None:
         y = tf.sin(tf.matmul(x, x))
         return tf.cos(tf.matmul(y, x)), tf.reduce_sum(tf.sin(x))
 
-    one, program, graph = runs(f, tf.zeros([3, 3], tf.float64))
+    one, program, _ = runs(f, tf.zeros([3, 3], tf.float64))
     arrays = [np.full((3, 3), 1e15)]
     for a, b in zip(one(*arrays), program(*arrays), strict=True):
         np.testing.assert_array_equal(a, b)

@@ -43,9 +43,10 @@ def test_what_loses_structure_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """With pointwise ops that write rows out, tanh would no longer keep anything."""
     from gradtape.ops.pointwise import Pointwise
     from gradtape.transforms import vectorize
+    from gradtape.transforms.rows import arithmetic
 
     def dumb(b: Any, node: Any, operands: Any) -> Any:
-        return [vectorize._pointwise_free(b, node, operands)]
+        return [arithmetic._pointwise_free(b, node, operands)]
 
     monkeypatch.setitem(vectorize.RULES, Pointwise, dumb)
     assert "expanded" in {what for found in survey(lookup("tanh")).values() for what in found}
