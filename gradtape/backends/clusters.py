@@ -14,11 +14,13 @@ from gradtape.ir.cluster import Cluster, Write, by_the_way
 from gradtape.kernels.compiled import COMPILER, KernelSource, Ticket
 from gradtape.kernels.loops import SHARE, share
 from gradtape.kernels.render import Kernel, partial_dtype, render
+from gradtape.kernels.schedule import CHEAP
 from gradtape.ops.op import Step
 
 PATIENCE = 0.02  # seconds of NumPy's work (estimated) in one step from which its kernel is worth compiling
 PER_CALL = 1e-6  # seconds of an operation on a small array
-PER_ELEMENT = 0.5e-9
+PER_ELEMENT = 0.5e-9  # of a cheap operation
+DEAR = 5  # how much more others take
 
 Run = Callable[..., tuple[Any, ...]]
 
@@ -54,7 +56,9 @@ class FusedKernel:
         self.program = program
         self.cluster: Cluster = by_the_way(step.params["cluster"])
         self.shapes = [(v.aval.dims, v.aval.dtype.numpy_dtype) for v in step.params["graph"].outputs]
-        self.estimate = self.cluster.work * (PER_CALL + self.cluster.size * PER_ELEMENT)
+        dear = sum(e.op not in CHEAP for e in self.cluster.code if e.op not in ("read", "number"))
+        elements = (self.cluster.work + DEAR * dear) * self.cluster.size
+        self.estimate = self.cluster.work * PER_CALL + elements * PER_ELEMENT
         self.spent = 0.0
         self.native: Native | None = None
         self.asked: tuple[Kernel, Ticket] | None = None

@@ -20,6 +20,7 @@ from gradtape.kernels.spelling import spells
 from gradtape.ops.call import HostRule, call_step
 from gradtape.ops.op import Step, constant
 from gradtape.runtime.dispatch import execute
+from gradtape.runtime.eager import ALONE
 from gradtape.runtime.indexed_slices import IndexedSlices
 from gradtape.runtime.listing import changes, plan_text
 from gradtape.runtime.record import Path, Recorder, TrieNode
@@ -98,7 +99,8 @@ def _fused_call(graph: Graph) -> Step:
     step = call_step(graph)
 
     def first(*arrays: Any) -> Any:
-        kernel = step.lowered[NAME] = in_one(graph, lower(call_step(_pieces(graph))))
+        kernel = in_one(graph, lower(call_step(_pieces(graph))))
+        step.lowered.update({NAME: kernel, ALONE: kernel})
         return kernel(*arrays)
 
     step.lowered[NAME] = first

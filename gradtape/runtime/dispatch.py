@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gradtape.backends.cpu import NAME, lower
 from gradtape.ir.errors import InvalidArgumentError, ResourceExhaustedError
 from gradtape.ops.op import Step
+from gradtape.runtime.eager import ALONE, eager
 from gradtape.runtime.state import STATE, new_id, run_apart
 from gradtape.runtime.tensor import EagerTensor, SymbolicTensorError, Tensor, wrap
 from gradtape.runtime.trace import traced
@@ -19,7 +19,7 @@ def execute(step: Step, inputs: Sequence[Tensor]) -> Any:
     """The result of a step, or a tuple of results where it has several."""
     avals = tuple([t._aval for t in inputs])
     outs = step.inferred.get(avals) or step.infer(avals)
-    kernel = step.lowered.get(NAME) or lower(step)
+    kernel = step.lowered.get(ALONE) or eager(step)
     state = STATE
     try:
         result = state.run(kernel, *[t._array for t in inputs])
@@ -46,7 +46,7 @@ def unary(step: Step, x: Tensor) -> Tensor:
     """`execute` for one operand and one result, with nothing in between."""
     avals = (x._aval,)
     outs = step.inferred.get(avals) or step.infer(avals)
-    kernel = step.lowered.get(NAME) or lower(step)
+    kernel = step.lowered.get(ALONE) or eager(step)
     state = STATE
     try:
         array = state.run(kernel, x._array)
@@ -71,7 +71,7 @@ def binary(step: Step, x: Tensor, y: Tensor) -> Tensor:
     """`execute` for two operands and one result."""
     avals = (x._aval, y._aval)
     outs = step.inferred.get(avals) or step.infer(avals)
-    kernel = step.lowered.get(NAME) or lower(step)
+    kernel = step.lowered.get(ALONE) or eager(step)
     state = STATE
     try:
         array = state.run(kernel, x._array, y._array)

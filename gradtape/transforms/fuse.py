@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from gradtape.ir.cluster import Access, Cluster, Loop, Operation, Read, Write, collapsed
 from gradtape.ir.graph import Graph, Node, Value, order
 from gradtape.ops.fused import fused_step
-from gradtape.ops.op import Constant, apply
+from gradtape.ops.op import Constant, Step, apply
 from gradtape.ops.reduction import Reduction
+from gradtape.ops.tiles import Tiles, tiles_step
 from gradtape.transforms.atoms import Spells, in_atoms
 from gradtape.transforms.grouping import Group, Grouping
 from gradtape.transforms.simplify import simplify
@@ -25,16 +26,22 @@ def fuse(graph: Graph, spells: Spells, alone: int = ALONE, sinks: bool = True) -
     graph = simplify(in_atoms(graph, spells))
     grouping = Grouping(graph, spells, sinks)
     groups = [g for g in grouping.groups if _worth(g, alone)]
-    if not groups:
-        return graph
-    return _assembled(graph, groups)
+    return _assembled(graph, groups, lambda step: _within(step, spells))
+
+
+def _within(step: Step, spells: Spells) -> Step:
+    """A step that runs a graph piece by piece runs that one fused."""
+    if not isinstance(step.op, Tiles):
+        return step
+    p = step.params
+    return tiles_step(fuse(p["graph"], spells), p["count"], p["inputs"], p["outputs"])
 
 
 def _worth(g: Group, alone: int) -> bool:
     return sum(n.step.op.name not in ("identity", "stop_gradient") for n in g.nodes) >= alone
 
 
-def _assembled(graph: Graph, groups: Sequence[Group]) -> Graph:
+def _assembled(graph: Graph, groups: Sequence[Group], within: Callable[[Step], Step]) -> Graph:
     """The graph with a fused node in place of each group."""
     owner = {id(n): g for g in groups for n in g.nodes}
     users = _users(graph)
@@ -56,7 +63,7 @@ def _assembled(graph: Graph, groups: Sequence[Group]) -> Graph:
             if missing:
                 stack += missing
             elif group is None:
-                _again(top.node, new)
+                _again(top.node, within(top.node.step), new)
             elif id(group) not in done:
                 done.add(id(group))
                 _fused(group, inputs, _results(group, users, graph), new)
@@ -67,10 +74,10 @@ def _assembled(graph: Graph, groups: Sequence[Group]) -> Graph:
     return Graph(graph.inputs, [value(v) for v in graph.outputs])
 
 
-def _again(node: Node, new: dict[int, Value]) -> None:
+def _again(node: Node, step: Step, new: dict[int, Value]) -> None:
     operands = tuple(new[id(v)] for v in node.inputs)
-    same = all(a is b for a, b in zip(operands, node.inputs, strict=True))
-    results = node.outputs if same else apply(node.step, operands)
+    same = step is node.step and all(a is b for a, b in zip(operands, node.inputs, strict=True))
+    results = node.outputs if same else apply(step, operands)
     new.update((id(v), r) for v, r in zip(node.outputs, results, strict=True))
 
 

@@ -1,0 +1,54 @@
+"""Ops that run by themselves: composed elementwise functions of large arrays as kernels, all else as the backend has
+them. Floor: runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from gradtape.backends.cpu import lower
+from gradtape.ir.aval import aval_of
+from gradtape.ir.bounded import Bounded
+from gradtape.ir.graph import Graph, Value
+from gradtape.kernels.spelling import spells
+from gradtape.ops.call import call_step
+from gradtape.ops.op import Step, apply
+from gradtape.ops.pointwise import Pointwise
+from gradtape.transforms.fuse import fuse
+
+LARGE = 1 << 16  # elements from which one function is worth a kernel
+ALONE = "cpu, alone"  # the key in `Step.lowered` of what runs a step that is not part of a program
+KEPT = 16  # shapes of large operands that an op remembers
+
+Run = Callable[..., Any]
+
+
+def eager(step: Step) -> Run:
+    """What runs a step on arrays; remembered with the step under `ALONE`."""
+    run = lower(step)
+    if isinstance(step.op, Pointwise) and step.op.formula is not None:
+        run = OneFunction(step, run)
+    step.lowered[ALONE] = run
+    return run
+
+
+class OneFunction:
+    """A composed elementwise function: `run` for small operands, a kernel for each shape of large ones."""
+
+    def __init__(self, step: Step, run: Run) -> None:
+        self.step, self.run = step, run
+        self.programs: Bounded[Any, Run] = Bounded(KEPT)
+
+    def __call__(self, *arrays: Any) -> Any:
+        if arrays[-1].size < LARGE:
+            return self.run(*arrays)
+        key = tuple([(a.shape, a.dtype) for a in arrays])
+        return self.programs.find(key, lambda: self._program(arrays))(*arrays)
+
+    def _program(self, arrays: tuple[Any, ...]) -> Run:
+        inputs = [Value(aval_of(a)) for a in arrays]
+        fused = fuse(Graph(inputs, apply(self.step, inputs)), spells, alone=1)
+        if not any(n.step.op.kind == "fused" for n in fused.nodes):
+            return self.run  # half and complex types, and functions that kernels do not have
+        program = lower(call_step(fused))
+        return lambda *arrays: program(*arrays)[0]
