@@ -141,11 +141,15 @@ class _Renderer:
             self._open(f"for i{k} in range({self._span(k)}):")
             bound.add(k)
             self._straight(x for x in sweep.inside if self.dependences[x] <= bound and x not in self._kept_before(s))
+        for k in ends:
+            if self.columns and not self._is_across(k):
+                self._reduce(k, f"t{k}", carried(self.cluster.code[k].leaf, self.cluster.code[k].dtype))
+        ends = [k for k in ends if not self.columns or self._is_across(k)]
         self._vector_loop(s, sweep, ends, scratches, "q + " if counting else "")
         if counting:
             self._line(f"q += n{self.vector}")
         self.names, self.depth = names, depth
-        for k in ends:
+        for k in self._ends(s):
             self._end(k)
 
     def _vector_loop(self, s: int, sweep: Sweep, ends: Sequence[int], scratches: Sequence[int], lead: str) -> None:
@@ -176,9 +180,9 @@ class _Renderer:
         self._open(f"for i in range({high if low == '0' else f'{high} - {low}'}):")
         self._inside(s, sweep)
         for k in ends:
-            e, value = self.cluster.code[k], self.names[self.cluster.code[k].args[0]]
+            e = self.cluster.code[k]
             held = f"a{k}[i]" if self.columns else f"s{k}" if k in sums else f"t{k}"
-            self._line(f"{held} = {combined(e.leaf, held, value, e.dtype if k in sums else carried(e.leaf, e.dtype))}")
+            self._reduce(k, held, e.dtype if k in sums else carried(e.leaf, e.dtype))
         for name, w in written.items():
             self._set(name, w)
         for k in sweep.kept:
@@ -253,14 +257,22 @@ class _Renderer:
     def _begin(self, k: int) -> None:
         e = self.cluster.code[k]
         dtype = carried(e.leaf, e.dtype)
-        if self.columns:
+        if self.columns and self._is_across(k):
             self.scratch[f"a{k}"] = f"    a{k} = empty({BLOCK}, {dtype.name})"
             self._line(f"a{k}[: e - b] = {neutral(e.leaf, dtype)}")
         else:
             self._line(f"t{k} = {neutral(e.leaf, dtype)}")
 
+    def _is_across(self, k: int) -> bool:
+        """Whether a reduction has a result for each column."""
+        return self.vector in self.dependences[k]
+
+    def _reduce(self, k: int, held: str, dtype: DType) -> None:
+        e = self.cluster.code[k]
+        self._line(f"{held} = {combined(e.leaf, held, self.names[e.args[0]], dtype)}")
+
     def _end(self, k: int) -> None:
-        if not self.columns:
+        if not (self.columns and self._is_across(k)):
             self.names[k] = self._name(k)
             self._line(f"{self.names[k]} = {self.cluster.code[k].dtype.name}(t{k})")
 

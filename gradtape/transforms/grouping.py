@@ -6,6 +6,7 @@ would leave the group and come back."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -17,6 +18,8 @@ from gradtape.transforms.views import Place, Walk, through, walk_back
 SINGLE_ROW = 1 << 16  # elements of a reduction over everything from which a second sweep stays a kernel of its own
 CHEAP = frozenset({"add", "subtract", "multiply", "negative", "cast", "select", "step", "maximum", "minimum", "square"})
 FREE = 3  # cheap operations that may be done once for every element of a loop they do not depend on
+MOST = 400  # nodes of a group: compilers take more time than in proportion
+FAR = 300  # nodes that are looked at to see whether something leaves a group and comes back
 
 
 @dataclass(eq=False)
@@ -29,7 +32,10 @@ class Group:
     place: dict[int, Place]  # by value: the loop of each axis, None where the axis has size 1
     swept: dict[int, Place] = field(default_factory=dict)  # by the result of a reduction: the place of its operand
     sinks: dict[int, tuple[Place, Place]] = field(default_factory=dict)
+    late: set[int] = field(default_factory=set)  # values that need a reduction of the group
     nodes: list[Node] = field(default_factory=list)
+    first: int = 0  # where its nodes are among all
+    last: int = 0
 
     def wanted(self, node: Node, k: int, walk: Walk) -> list[int | None]:
         """The loops by which the axes of the base of a node's operand k have to run."""
@@ -60,34 +66,39 @@ class Grouping:
         self.nodes = graph.nodes
         self.at = {id(n): i for i, n in enumerate(self.nodes)}
         self.owner: dict[int, Group] = {}  # by node
-        self.operands: dict[int, list[Walk]] = {}  # by node
-        self.users: dict[int, list[Node]] = {}  # by value
+        self.operands = {id(n): [walk_back(v) for v in n.inputs] for n in self.nodes}
+        self.users: dict[int, list[Node]] = {}  # by value, also through views
         for node in self.nodes:
-            self.operands[id(node)] = [walk_back(v) for v in node.inputs]
-            for v in node.inputs:
-                self.users.setdefault(id(v), []).append(node)
+            for base in {id(w.base) for w in self.operands[id(node)]}:
+                self.users.setdefault(base, []).append(node)
         for node in self.nodes:
             if _fits(node, spells):
                 self._put(node)
 
     @property
     def groups(self) -> list[Group]:
-        """In the order of their first nodes."""
-        return list(dict.fromkeys(self.owner[id(n)] for n in self.nodes if id(n) in self.owner))
+        """In the order of their first nodes, each with its nodes in order."""
+        found = list(dict.fromkeys(self.owner[id(n)] for n in self.nodes if id(n) in self.owner))
+        for g in found:
+            g.nodes.sort(key=lambda n: self.at[id(n)])
+        return found
 
     def _put(self, node: Node) -> None:
-        walks = self.operands[id(node)]
+        walks, at = self.operands[id(node)], self.at[id(node)]
         near = dict.fromkeys(self.owner[id(w.base.node)] for w in walks if id(w.base.node) in self.owner)
         ranked = sorted(near, key=lambda g: -g.size)
         home = next((g for g in ranked if self._join(node, g)), None)
         if home is None:
             home = _alone(node)
-        else:
-            for other in ranked:
-                if other is not home:
-                    self._merge(node, home, other)
+            home.first = at
         home.nodes.append(node)
+        home.last = at
         self.owner[id(node)] = home
+        for other in ranked:
+            if other is not home and len(home.nodes) + len(other.nodes) <= MOST and node is not home.nodes[0]:
+                self._merge(node, home, other)
+        if isinstance(node.step.op, Reduction) or any(id(w.base) in home.late for w in walks):
+            home.late.add(id(node.outputs[0]))
 
     # ------------------------------------------------------------------ one node into one group
 
@@ -99,7 +110,9 @@ class Grouping:
             place, loops = ours, list(g.loops)
         else:
             place, loops = _pointwise_place(node, walks, g)
-        if place is None or any(id(w.base) in g.sinks for w in walks) or self._leaves(g, [node]):
+        if place is None or len(g.nodes) >= MOST or any(id(w.base) in g.sinks for w in walks):
+            return False
+        if self._comes_back([w.base.node for w in walks if w.base.node is not None], g):
             return False
         if not isinstance(node.step.op, Reduction):
             if self._second_sweep(node, place, g) or (g.sinks and len(loops) > len(g.loops)):
@@ -126,11 +139,7 @@ class Grouping:
         """Whether the node goes over all elements again when one long reduction over everything is done."""
         if g.size < SINGLE_ROW or len(g.reduced) < len(g.loops) or not any(k is not None for k in place):
             return False
-        after = {id(n.outputs[0]) for n in g.nodes if isinstance(n.step.op, Reduction)}
-        for n in g.nodes:
-            if any(id(w.base) in after for w in self.operands[id(n)]):
-                after.add(id(n.outputs[0]))
-        return any(id(w.base) in after for w in self.operands[id(node)])
+        return any(id(w.base) in g.late for w in self.operands[id(node)])
 
     def _strands(self, node: Node, place: Place, g: Group) -> bool:
         """Whether the node is there only to be reduced, over other loops than the group can reduce: it would be written
@@ -153,10 +162,10 @@ class Grouping:
             theirs = h.place.get(id(w.base))
             if theirs is not None and not _unify(found, theirs, g.wanted(node, k, w)):
                 return False
-        return self._absorb(g, h, found, node)
+        return self._absorb(g, h, found)
 
-    def _absorb(self, g: Group, h: Group, found: dict[int, int], node: Node) -> bool:
-        """Take h into g, which the node is about to join, given for some loops of h which ones of g they are."""
+    def _absorb(self, g: Group, h: Group, found: dict[int, int]) -> bool:
+        """Take h into g, given for some loops of h which ones of g they are."""
         if not _complete(found, g, h):
             return False
         image = frozenset(found[k] for k in h.reduced)
@@ -165,36 +174,41 @@ class Grouping:
         reduced = image or g.reduced
         if any(h.loops[k] != g.loops[j] for k, j in found.items()) or not self._pays(g, h, found, reduced):
             return False
-        if not self._agree(g, h, found):
-            return False
-        sinks = g.sinks | {v: (_moved(a, found), _moved(b, found)) for v, (a, b) in h.sinks.items()}
+        moved = {v: (_moved(a, found), _moved(b, found)) for v, (a, b) in h.sinks.items()}
+        sinks = moved if reduced == g.reduced else g.sinks | moved
         if not all(_once_a_round(place, len(g.loops), reduced) for place, _ in sinks.values()):
             return False
-        if self._uses_sinks(g, h) or self._uses_sinks(h, g) or self._leaves(g, [*h.nodes, node]):
+        if not self._agree(g, h, found) or self._leaves(g, h):
             return False
-        g.reduced, g.sinks = reduced, sinks
+        g.reduced = reduced
+        g.sinks |= moved
         for mine, theirs in ((g.place, h.place), (g.swept, h.swept)):
             mine.update((v, _moved(p, found)) for v, p in theirs.items())
-        g.nodes = sorted((*g.nodes, *h.nodes), key=lambda n: self.at[id(n)])
+        g.late |= h.late
+        g.nodes += h.nodes
+        g.first, g.last = min(g.first, h.first), max(g.last, h.last)
         self.owner.update((id(n), g) for n in h.nodes)
         return True
 
     def _agree(self, g: Group, h: Group, found: dict[int, int]) -> bool:
-        """Whether each of two groups finds the other's values where it wants them, once h's loops are those of g."""
+        """Whether each of two groups finds the other's values where it wants them, once h's loops are those of g; what
+        is complete only in the end, neither can use."""
         for n in h.nodes:
             for k, w in enumerate(self.operands[id(n)]):
                 have = g.place.get(id(w.base))
-                if have is not None and _moved(tuple(h.wanted(n, k, w)), found) != have:
+                if id(w.base) in g.sinks or (have is not None and _moved(h.wanted(n, k, w), found) != have):
                     return False
-        for n in g.nodes:
-            for k, w in enumerate(self.operands[id(n)]):
-                have = h.place.get(id(w.base))
-                if have is not None and _moved(have, found) != tuple(g.wanted(n, k, w)):
+        for value in (*h.place, *h.sinks):
+            for n in self.users.get(value, ()):
+                if self.owner.get(id(n)) is not g:
+                    continue
+                if value in h.sinks:
+                    return False
+                have = _moved(h.place[value], found)
+                walks = enumerate(self.operands[id(n)])
+                if any(id(w.base) == value and tuple(g.wanted(n, k, w)) != have for k, w in walks):
                     return False
         return True
-
-    def _uses_sinks(self, g: Group, h: Group) -> bool:
-        return bool(g.sinks) and any(id(w.base) in g.sinks for n in h.nodes for w in self.operands[id(n)])
 
     def _pays(self, g: Group, h: Group, found: dict[int, int], reduced: frozenset[int]) -> bool:
         """What h computes must not be done again and again: the loops that it lacks run inside its own, or it is
@@ -210,33 +224,47 @@ class Grouping:
 
     # ------------------------------------------------------------------ nothing leaves a group and comes back
 
-    def _leaves(self, g: Group, more: Sequence[Node]) -> bool:
-        """Whether a value of the group and these nodes is needed outside for what the group needs itself."""
-        inside = {id(n) for n in (*g.nodes, *more)}
-        first = min(self.at[n] for n in inside)
-        seen: set[int] = set()
-        stack = [n for n in self._needs(inside) if id(n) not in inside]
-        while stack:
+    def _comes_back(self, needed: Iterable[Node], g: Group, h: Group | None = None) -> bool:
+        """Whether one of the nodes needed, if it is in none of the groups, needs a value of g. Where that is too far
+        away to see, the answer is yes."""
+        stack = list(needed)
+        seen = {id(g), id(h)}
+        count = 0
+        while stack and count <= FAR:
             node = stack.pop()
-            unit = self._unit(node)
-            if id(unit[0]) in seen or max(self.at[id(n)] for n in unit) < first:
+            unit = self.owner.get(id(node))
+            if id(unit or node) in seen or (self.at[id(node)] if unit is None else unit.last) < g.first:
                 continue
-            seen.update(map(id, unit))
-            for n in self._needs(map(id, unit)):
-                if id(n) in inside:
+            seen.add(id(unit or node))
+            for n in (node,) if unit is None else unit.nodes:
+                count += 1
+                needs = [w.base.node for w in self.operands[id(n)] if w.base.node is not None]
+                if any(self.owner.get(id(m)) is g for m in needs):
                     return True
-                stack.append(n)
-        return False
+                stack += needs
+        return bool(stack)
 
-    def _unit(self, node: Node) -> list[Node]:
-        group = self.owner.get(id(node))
-        return [node] if group is None else group.nodes
-
-    def _needs(self, nodes: Iterable[int]) -> Iterable[Node]:
-        for n in nodes:
-            for w in self.operands[n]:
-                if w.base.node is not None:
-                    yield w.base.node
+    def _leaves(self, g: Group, h: Group) -> bool:
+        """Whether a value of one of the groups is needed outside for what the other needs."""
+        needs = [w.base.node for n in h.nodes for w in self.operands[id(n)] if w.base.node is not None]
+        if self._comes_back(needs, g, h):
+            return True
+        ahead = deque(n for v in (*h.place, *h.sinks) for n in self.users.get(v, ()))
+        seen = {id(g), id(h)}
+        count = 0
+        while ahead and count <= FAR:
+            node = ahead.popleft()
+            unit = self.owner.get(id(node))
+            if id(unit or node) in seen or (self.at[id(node)] if unit is None else unit.first) > g.last:
+                continue
+            seen.add(id(unit or node))
+            for n in (node,) if unit is None else unit.nodes:
+                count += 1
+                users = [m for v in n.outputs for m in self.users.get(id(v), ())]
+                if any(self.owner.get(id(m)) is g for m in users):
+                    return True
+                ahead += users
+        return bool(ahead)
 
 
 def _fits(node: Node, spells: Spells) -> bool:
@@ -307,7 +335,7 @@ def _once_a_round(place: Place, loops: int, reduced: frozenset[int]) -> bool:
     return not lacking or lacking == reduced
 
 
-def _moved(place: Place, found: dict[int, int]) -> Place:
+def _moved(place: Sequence[int | None], found: dict[int, int]) -> Place:
     return tuple(None if k is None else found[k] for k in place)
 
 
