@@ -159,6 +159,8 @@ def by_the_way(cluster: Cluster) -> Cluster:
     ends = {k for k, e in enumerate(cluster.code) if e.op == "reduce"}
     if any(set(e.args) & ends for e in cluster.code):
         return cluster
+    if any(w.source in ends and w.monoid not in (None, cluster.code[w.source].leaf) for w in cluster.writes):
+        return cluster  # the largest of sums is no sum
     writes = tuple(_combining(cluster, w) if w.source in ends else w for w in cluster.writes)
     if not all(all(w.over) for w in writes if w.monoid is not None):
         return cluster  # it would be combined again in rounds that it does not depend on

@@ -4,6 +4,7 @@ what a compiled kernel would do to memory is an error here. No compiler is neede
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -138,7 +139,7 @@ def run(kernel: Kernel, cluster: Cluster, arrays: Sequence[Any], shapes: Sequenc
     parts = min(parts, extent)
     cuts = [extent * k // parts for k in range(parts + 1)]
     rest = operands_of(kernel, cluster, arrays)
-    for a, b in zip(cuts[:-1], cuts[1:], strict=True):
+    for a, b in itertools.pairwise(cuts):
         sinks = [_sink(n, w) for n, w in zip(sizes, cluster.writes, strict=True) if w.monoid is not None]
         with np.errstate(all="ignore"):
             function(*writes, *sinks, *rest, a, b)

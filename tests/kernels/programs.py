@@ -15,8 +15,8 @@ from gradtape.ir.graph import Graph, Value
 from gradtape.ops.op import constant, emit
 from tests.op_table.cases import sealed
 
-SIZES = st.sampled_from([1, 2, 2, 3, 3, 4])
-SHAPES = st.lists(SIZES, max_size=3).map(tuple)
+SIZES = st.sampled_from([2, 3, 2, 3, 4, 1])
+SHAPES = st.one_of(st.lists(SIZES, min_size=2, max_size=3), st.lists(SIZES, max_size=3)).map(tuple)
 NUMBERS = (float32, float64, int32, int64)
 LARGE = 200  # elements of a value at most
 Draw = st.DrawFn
@@ -69,7 +69,9 @@ def binary(draw: Draw, values: Sequence[Value]) -> Value:
 
 def with_number(draw: Draw, values: Sequence[Value]) -> Value:
     x = number(draw, values)
-    return bounded(emit(draw(st.sampled_from(["add", "multiply"])), x, constant(draw(st.integers(-3, 3)), x.aval.dtype)))
+    return bounded(
+        emit(draw(st.sampled_from(["add", "multiply"])), x, constant(draw(st.integers(-3, 3)), x.aval.dtype))
+    )
 
 
 def comparison(draw: Draw, values: Sequence[Value]) -> Value:
@@ -119,6 +121,19 @@ def centred(draw: Draw, values: Sequence[Value]) -> Value:
     return bounded(emit("subtract", x, bounded(least)))
 
 
+def crossed(draw: Draw, values: Sequence[Value]) -> Value:
+    """A value with its axes in two orders, side by side."""
+    x = number(draw, values)
+    n = len(x.aval.dims)
+    y = emit("transpose", x, perm=tuple(reversed(range(n))))
+    y = emit("negative", y) if draw(st.booleans()) else y
+    if draw(st.booleans()) and n < 3 and x.aval.size**2 <= LARGE:
+        y = emit("reshape", y, shape=(*y.aval.dims, *(1 for _ in x.aval.dims)))
+    elif x.aval.dims != y.aval.dims:
+        x = reduced(draw, x, tuple(range(n)))
+    return bounded(emit(draw(st.sampled_from(["add", "multiply"])), as_dtype(x, y.aval.dtype), y))
+
+
 def layout(draw: Draw, values: Sequence[Value]) -> Value:
     x = pick(draw, values)
     shape = x.aval.dims
@@ -147,7 +162,7 @@ def barrier(draw: Draw, values: Sequence[Value]) -> Value:
 
 KINDS: list[Callable[..., Value]] = [
     *(unary, binary, binary, binary, with_number, comparison, choice, cast),
-    *(reduction, reduction, centred, centred, layout, layout, barrier),
+    *(reduction, reduction, centred, centred, layout, layout, crossed, barrier),
 ]
 
 
