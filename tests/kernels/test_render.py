@@ -1,5 +1,5 @@
-"""Rendered kernels against programs op by op, bit for bit, on random graphs: run by Python, on arrays that refuse what a
-kernel must not do to memory. Blocks are a few elements long, so that small arrays have several."""
+"""Rendered kernels against programs op by op, bit for bit, on random graphs: run by Python, on arrays that refuse what
+a kernel must not do to memory. Blocks are a few elements long, so that small arrays have several."""
 
 from __future__ import annotations
 
