@@ -13,6 +13,8 @@ import itertools
 import os
 import pickle
 import queue
+import stat
+import sys
 import tempfile
 import threading
 from collections import OrderedDict
@@ -87,7 +89,8 @@ class Compiler:
 
     def request(self, source: Source) -> Ticket:
         """The ticket of a source; the first request begins to compile it."""
-        key = hashlib.sha256("\n".join([fingerprint(), *source.words, source.text]).encode()).hexdigest()[:32]
+        words = [fingerprint(), sys.implementation.cache_tag or "", *_options(), *source.words, source.text]
+        key = hashlib.sha256("\n".join(words).encode()).hexdigest()[:32]
         with self.lock:
             found = self.tickets.get(key)
             if found is None:
@@ -130,7 +133,13 @@ class Compiler:
         path = _written(ticket)
         if path is not None:
             try:
-                return self._njit(ticket, str(path), True)
+                if not _is_whole(path):
+                    _forget(path, text=False)
+                before = self.loaded
+                made = self._njit(ticket, str(path), True)
+                if self.loaded == before:
+                    _seal(path)
+                return made
             except DAMAGED:
                 _forget(path)
         return self._njit(ticket, "<gradtape kernel>", False)
@@ -139,7 +148,9 @@ class Compiler:
         import numba
 
         # By name: what Numba keeps on disk would hold all that is in there, and what others put into it.
-        names = environment() | {"inner": numba.njit(**OPTIONS), "__builtins__": builtins}
+        # From disk, a function belongs to a module that can be imported.
+        inside = {"inner": numba.njit(**OPTIONS), "__builtins__": builtins, "__name__": __name__}
+        names = environment() | inside
         exec(compile(ticket.text, path, "exec"), names)
         function = numba.njit(ticket.source.signature(), cache=cache, **OPTIONS)(names[ticket.name])
         hits = sum(function.stats.cache_hits.values()) if cache else 0
@@ -147,6 +158,11 @@ class Compiler:
         self.compiled += not hits
         compiled: Function = function
         return compiled
+
+
+def _options() -> list[str]:
+    """The options as words."""
+    return [f"{k}={sorted(v) if isinstance(v, set) else v}" for k, v in OPTIONS.items()]
 
 
 COMPILER = Compiler()
@@ -207,8 +223,8 @@ def _written(ticket: Ticket) -> Path | None:
     path = folder / f"{ticket.name}.py"
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if hasattr(os, "getuid") and folder.stat().st_uid != os.getuid():
-            return None  # somebody else's: it might hold anything
+        if not _is_own(folder):
+            return None
         if path.exists() and path.read_text() == ticket.text:
             return path
         handle, name = tempfile.mkstemp(dir=folder, suffix=".part")
@@ -221,6 +237,14 @@ def _written(ticket: Ticket) -> Path | None:
     return path
 
 
+def _is_own(folder: Path) -> bool:
+    """Whether nobody else can put machine code into a folder."""
+    if not hasattr(os, "getuid"):
+        return True
+    found = folder.stat()
+    return found.st_uid == os.getuid() and not found.st_mode & stat.S_IWOTH
+
+
 def _bound(folder: Path) -> None:
     """Drop the oldest kernels beyond the bound."""
     kept = sorted(folder.glob("kernel_*.py"), key=lambda p: p.stat().st_mtime)
@@ -228,6 +252,32 @@ def _bound(folder: Path) -> None:
         _forget(path)
 
 
-def _forget(path: Path) -> None:
-    for p in (path, *path.parent.glob(f"__pycache__/{path.stem}*")):
+def _beside(path: Path) -> list[Path]:
+    """What Numba keeps of a file."""
+    return sorted(path.parent.glob(f"__pycache__/{path.stem}*"))
+
+
+def _forget(path: Path, text: bool = True) -> None:
+    for p in (*([path] if text else []), path.with_suffix(".sum"), *_beside(path)):
         p.unlink(missing_ok=True)
+
+
+def _sum(path: Path) -> str:
+    """What the machine code of a kernel adds up to."""
+    return hashlib.sha256(b"".join(p.read_bytes() for p in _beside(path))).hexdigest()
+
+
+def _seal(path: Path) -> None:
+    """Note what was compiled, so that it is known again: processes end while they write, and disks fail."""
+    handle, name = tempfile.mkstemp(dir=path.parent, suffix=".part")
+    with os.fdopen(handle, "w") as f:
+        f.write(_sum(path))
+    os.replace(name, path.with_suffix(".sum"))
+
+
+def _is_whole(path: Path) -> bool:
+    """Whether the machine code of a kernel is what was compiled, or there is none."""
+    if not _beside(path):
+        return True
+    seal = path.with_suffix(".sum")
+    return seal.exists() and seal.read_text() == _sum(path)

@@ -1,0 +1,187 @@
+"""Compiled kernels on disk: found by other processes, believed only where they are what was compiled; and forks."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gradtape.backends import clusters
+from gradtape.ir.dtypes import float32
+from gradtape.ir.graph import Graph
+from gradtape.kernels import compiled as compiling
+from gradtape.kernels.compiled import Compiler
+from gradtape.ops.op import emit
+from tests.kernels.steps import drawn, given_of, kernel_of, wide
+
+ROOT = Path(__file__).parents[2]
+
+pytestmark = pytest.mark.usefixtures("strict")
+
+
+def compile_one(extent: int = 7) -> tuple[int, int]:
+    """How many kernels a new compiler makes for one step, and how many it finds."""
+    compiler = Compiler()
+    before, clusters.COMPILER = clusters.COMPILER, compiler
+    try:
+        (x,) = given_of((extent, 3), dtype=float32)
+        graph = Graph([x], [emit("exp", emit("tanh", x))])
+        arrays = drawn(graph)
+        (found,) = kernel_of(graph)(*arrays)
+    finally:
+        clusters.COMPILER = before
+    np.testing.assert_allclose(found, np.exp(np.tanh(arrays[0])), rtol=1e-5)
+    return compiler.compiled, compiler.loaded
+
+
+@pytest.fixture
+def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("GRADTAPE_CACHE", str(tmp_path / "kept"))
+    return tmp_path / "kept"
+
+
+def code(disk: Path) -> list[Path]:
+    return sorted(disk.glob("__pycache__/*.nbc"))
+
+
+def test_the_next_compiler_finds_it(disk: Path) -> None:
+    assert compile_one() == (1, 0)
+    assert disk.stat().st_mode & 0o777 == 0o700
+    assert compile_one() == (0, 1)
+    assert compile_one(13) == (0, 1), "other extents, the same kernel"
+
+
+SECOND = """
+import numpy as np, gradtape as tf
+from gradtape.kernels.compiled import COMPILER
+f = tf.function(lambda x: tf.exp(tf.tanh(x)) * 3.25 - x)
+x = np.linspace(-1, 1, 60, dtype=np.float32).reshape(5, 12)
+np.testing.assert_allclose(f(tf.constant(x)), np.exp(np.tanh(x)) * 3.25 - x, rtol=1e-5)
+print(COMPILER.compiled, COMPILER.loaded)
+"""
+
+
+def processes(disk: Path, count: int) -> list[str]:
+    """What processes print that run at once."""
+    env = os.environ | {"GRADTAPE_CACHE": str(disk), "GRADTAPE_KERNELS": "now", "PYTHONPATH": str(ROOT)}
+    running = [
+        subprocess.Popen(
+            [sys.executable, "-c", SECOND], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        for _ in range(count)
+    ]
+    answers = []
+    for p in running:
+        out, err = p.communicate(timeout=300)
+        assert p.returncode == 0, err
+        answers.append(out.strip())
+    return answers
+
+
+def test_processes_at_once_and_after_each_other(disk: Path) -> None:
+    first = processes(disk, 2)
+    assert all(a in ("1 0", "0 1") for a in first) and "1 0" in first
+    assert processes(disk, 1)[0] in ("0 1", "1 0")  # both may have written: then it is compiled once more
+    assert processes(disk, 1) == ["0 1"]
+
+
+def flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    path.write_bytes(bytes(data))
+
+
+DAMAGE: dict[str, Callable[[Path], object]] = {
+    "one byte is another": lambda disk: flip(code(disk)[0]),
+    "half of it is there": lambda disk: code(disk)[0].write_bytes(code(disk)[0].read_bytes()[:200]),
+    "it is empty": lambda disk: code(disk)[0].write_bytes(b""),
+    "it is gone": lambda disk: code(disk)[0].unlink(),
+    "the index is another": lambda disk: flip(next(disk.glob("__pycache__/*.nbi"))),
+    "nothing says what it was": lambda disk: next(disk.glob("*.sum")).unlink(),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
+def test_damaged_files_are_made_again(disk: Path, damage: Callable[[Path], object]) -> None:
+    assert compile_one() == (1, 0)
+    damage(disk)
+    assert compile_one() == (1, 0)
+    assert compile_one() == (0, 1)
+
+
+def test_another_text_is_not_believed(disk: Path) -> None:
+    assert compile_one() == (1, 0)
+    (path,) = disk.glob("*.py")
+    path.write_text(path.read_text().replace("exp(", "log("))
+    assert sum(compile_one()) == 1  # it compares the numbers
+    assert "log(" not in path.read_text()
+
+
+def test_a_folder_of_somebody_else_is_not_read(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert compile_one() == (1, 0)
+    monkeypatch.setattr(os, "getuid", lambda: 54321)
+    assert compile_one() == (1, 0)
+    monkeypatch.undo()
+
+
+def test_a_folder_that_all_may_write_to_is_not_read(disk: Path) -> None:
+    assert compile_one() == (1, 0)
+    disk.chmod(0o777)
+    assert compile_one() == (1, 0)
+    disk.chmod(0o700)
+    assert compile_one() == (0, 1)
+
+
+def test_where_nothing_can_be_kept_it_runs_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("no folder")
+    monkeypatch.setenv("GRADTAPE_CACHE", str(tmp_path / "file" / "kept"))
+    assert compile_one() == (1, 0)
+    assert compile_one() == (1, 0)
+
+
+def test_the_oldest_are_dropped(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiling, "MAX_FILES", 2)
+    assert compile_one() == (1, 0)
+    old = next(disk.glob("kernel_*.py"))
+    os.utime(old, (1, 1))
+    for k in range(2):
+        x, y = given_of((4,), (4,), dtype=float32)
+        kernel_of(Graph([x, y], [emit("exp", emit("add" if k else "subtract", x, y))]))(*drawn(Graph([x, y], [])))
+    assert len(list(disk.glob("kernel_*.py"))) == 2 and not old.exists()
+    assert len(code(disk)) == 2 == len(list(disk.glob("*.sum")))
+    assert compile_one() == (1, 0)
+
+
+def test_a_child_compiles_by_itself(strict: Compiler) -> None:
+    """The parent's compiler thread is not there after a fork."""
+    if "fork" not in multiprocessing.get_all_start_methods():
+        pytest.skip("there is no fork here")
+    ready = kernel_of(wide((5, 6))["pointwise"])
+    arrays = drawn(wide((5, 6))["pointwise"])
+    (wanted,) = ready(*arrays)
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        same, new = pool.apply(_in_the_child, (arrays,))
+    np.testing.assert_array_equal(same, wanted)
+    assert new
+
+
+def _in_the_child(arrays: list[Any]) -> tuple[Any, bool]:
+    (found,) = kernel_of(wide((5, 6))["pointwise"])(*arrays)
+    other = kernel_of(wide((5, 7))["columns"])
+    other(*drawn(wide((5, 7))["columns"]))
+    return found, other.native is not None
+
+
+def test_the_settings_word_is_checked(tmp_path: Path) -> None:
+    env = os.environ | {"GRADTAPE_KERNELS": "sometimes", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-c", "import gradtape"], env=env, capture_output=True, text=True, check=False
+    )
+    assert done.returncode and "should be one of background, now, never, got 'sometimes'" in done.stderr
