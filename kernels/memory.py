@@ -110,3 +110,15 @@ def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Block:
     found = POOL.take(size)
     block = np.empty(size, np.uint8) if found is None else found[0]
     return np.asarray(Lease(POOL, block, size)).view(dtype).reshape(shape)
+
+
+def is_whole(array: Block) -> bool:
+    """Whether an array is all of the memory that it keeps alive, in order."""
+    if not array.flags.c_contiguous:
+        return False
+    holder: Any = array.base
+    while isinstance(holder, np.ndarray):
+        holder = holder.base
+    if isinstance(holder, Lease):
+        return bool(holder.block.nbytes <= SLACK * array.nbytes)
+    return array.base is None

@@ -8,10 +8,12 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import optree
 
 from gradtape.ir.aval import Aval
 from gradtape.ir.graph import Graph, Value
+from gradtape.kernels.memory import is_whole
 from gradtape.runtime.backward import CompiledGraph
 from gradtape.runtime.convert import convert
 from gradtape.runtime.state import STATE
@@ -66,8 +68,19 @@ class Trace:
         made = self.compiled([*tensors, *(v.read() for v in self.variables), *self.captured])
         count = len(made) - len(self.assigned)
         for v, new in zip(self.assigned, made[count:], strict=True):
-            v.assign(new)
+            _assign(v, new)
         return self.results.with_tensors(made[:count])
+
+
+def _assign(state: Any, new: Tensor) -> None:
+    """Give a variable, or other state, a value that was computed for it. It takes the array as it is where that costs no
+    memory: no update writes over an array that anybody else holds."""
+    if isinstance(state, Variable) and not STATE.tracers:
+        array = new._array
+        if isinstance(array, np.ndarray) and array.shape and is_whole(array):
+            state.overwrite(array)
+            return
+    state.assign(new)
 
 
 class ConcreteFunction:

@@ -115,8 +115,10 @@ class Grouping:
         if self._comes_back([w.base.node for w in walks if w.base.node is not None], g):
             return False
         if not isinstance(node.step.op, Reduction):
-            if self._second_sweep(node, place, g) or (g.sinks and len(loops) > len(g.loops)):
+            if self._second_sweep(node, place, g):
                 return False
+            if len(loops) > len(g.loops) and (g.sinks or not set(range(len(g.loops))) <= set(place)):
+                return False  # new loops run inside all others: what does not depend on those would be done anew
             if self._strands(node, place, g):
                 return False
             g.loops = loops

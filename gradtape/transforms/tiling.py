@@ -224,13 +224,28 @@ def _bounded(
     seen = {id(v) for n in nodes if id(n) not in own for v in n.inputs} | set(map(id, graph.outputs))
     inputs = list({id(v): v for n in inside for v in n.inputs if id(v) not in made}.values())
     outputs = [n.outputs[0] for n in inside if id(n.outputs[0]) in seen]
-    hidden = [n for n in inside if id(n.outputs[0]) not in seen and not _is_view(n)]
-    saved = sum(n.outputs[0].aval.nbytes for n in hidden)
+    written = _written(inside)
+    saved = sum(v.aval.nbytes for v in written if id(v) not in seen)
     if saved < PAYS:
         return None
     cut = [next(iter(letters.axes(v, c)), None) for v in inputs]
     first = inside[0].outputs[0]
     return Region(inside, inputs, outputs, cut, made, first.aval.dims[made[id(first)]], saved)
+
+
+def _written(inside: Sequence[Node]) -> list[Value]:
+    """What the steps hand to each other in memory: into products and out of them. Steps between those run in one kernel,
+    whether in pieces or not."""
+    found: list[Value] = []
+    read: set[int] = set()  # by products, perhaps through views
+    for node in reversed(inside):
+        (out,) = node.outputs
+        multiplies = isinstance(node.step.op, Contraction)
+        if not _is_view(node) and (multiplies or id(out) in read):
+            found.append(out)
+        if multiplies or (_is_view(node) and id(out) in read):
+            read.update(id(v) for v in node.inputs)
+    return found
 
 
 def _is_view(node: Node) -> bool:
