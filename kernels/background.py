@@ -16,7 +16,7 @@ class Background:
     def start(self, work: Callable[[], object]) -> None:
         with self.lock:
             self.running += 1
-        threading.Thread(target=self._run, args=(work,), name="gradtape-compile", daemon=True).start()
+        threading.Thread(target=self._run, args=(work,), name="gradtape-loop", daemon=True).start()
 
     def _run(self, work: Callable[[], object]) -> None:
         try:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import numpy as np
 import pytest
 
@@ -67,6 +69,6 @@ def test_a_loop_that_is_not_there_yet_is_begun_once(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(made, "of", begun.append)
     for _ in range(3):
         assert made.soon(np.dtype(np.float32)) is None
-    for thread in [t for t in loops.threading.enumerate() if t.name == "gradtape-compile"]:
+    for thread in [t for t in threading.enumerate() if t.name == "gradtape-loop"]:
         thread.join()
     assert begun == [np.dtype(np.float32)]
