@@ -92,7 +92,7 @@ def cache_info() -> CacheInfo:
     """
     with COMPILER.lock:
         tickets = list(COMPILER.tickets.values())
-    waiting = sum(not t.done.is_set() for t in tickets) + BACKGROUND.running
+    waiting = COMPILER.pending + BACKGROUND.running
     failed = sum(t.error is not None for t in tickets)
     return CacheInfo(
         PlanInfo(len(PROGRAMS.recent), COUNTS["built"], COUNTS["found"], TRIE.size),

@@ -84,6 +84,7 @@ class Compiler:
         self.waiting: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self.thread: threading.Thread | None = None
         self.compiled = self.loaded = 0
+        self.pending = 0  # jobs that are not done
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._forked)
 
@@ -107,6 +108,7 @@ class Compiler:
             self._put(job)
 
     def _put(self, job: Callable[[], None]) -> None:
+        self.pending += 1
         self.waiting.put(job)
         if self.thread is None:
             self.thread = threading.Thread(target=self._work, name="gradtape-compile", daemon=True)
@@ -114,12 +116,17 @@ class Compiler:
 
     def _forked(self) -> None:
         """A child has no such thread: what was not ready is asked for anew."""
-        self.lock, self.thread, self.waiting = threading.Lock(), None, queue.SimpleQueue()
+        self.lock, self.thread, self.waiting, self.pending = threading.Lock(), None, queue.SimpleQueue(), 0
         self.tickets = OrderedDict((k, t) for k, t in self.tickets.items() if t.function is not None)
 
     def _work(self) -> None:
         while True:
-            self.waiting.get()()
+            job = self.waiting.get()
+            try:
+                job()
+            finally:
+                with self.lock:
+                    self.pending -= 1
 
     def _finish(self, ticket: Ticket) -> None:
         try:
