@@ -8,9 +8,11 @@ from typing import Any
 from gradtape.ir.graph import Graph, Node, Value
 from gradtape.ops.call import Call
 from gradtape.ops.control import Cond, Region
-from gradtape.ops.op import Constant, Step, apply, constant
+from gradtape.ops.op import Constant, Step, apply, constant, emit
 from gradtape.ops.pointwise import Pointwise
 from gradtape.ops.structural import Structural
+
+EXACT = 1 << 24  # whole numbers up to here are exact in float32, and so are their sums
 
 # A rewrite is given a step and its (rewritten) operands; it answers with a value that may stand for the result.
 Rewrite = Callable[[Step, Sequence[Value]], Value | None]
@@ -96,6 +98,21 @@ def without_repeats(step: Step, operands: Sequence[Value]) -> Value | None:
     return apply(step, smaller)[0]
 
 
+def with_repeats_later(step: Step, operands: Sequence[Value]) -> Value | None:
+    """A pointwise op whose operands all repeat something along an axis works on what they repeat; its result is
+    repeated. So what comes from one number stays one number."""
+    if not isinstance(step.op, Pointwise):
+        return None
+    smaller = [v if (source := _unrepeated(v)) is None else source for v in operands]
+    if all(a is b for a, b in zip(smaller, operands, strict=True)):
+        return None
+    shape = step.infer(tuple(v.aval for v in operands))[0].shape
+    few = step.infer(tuple(v.aval for v in smaller))[0]
+    if shape is None or not few.is_known or few.shape == shape or None in shape:
+        return None
+    return emit("broadcast_to", apply(step, smaller)[0], shape=shape)
+
+
 def _unrepeated(v: Value) -> Value | None:
     if v.node is None:
         return None
@@ -122,6 +139,20 @@ def without_neutral(step: Step, operands: Sequence[Value]) -> Value | None:
     return None
 
 
+def with_known_sums(step: Step, operands: Sequence[Value]) -> Value | None:
+    """The sum of one whole number over and over is a number, as long as every order of adding gives it exactly."""
+    if step.op.name != "reduce_sum" or not operands[0].aval.is_known or not operands[0].aval.size:
+        return None
+    (x,) = operands
+    value, (result,) = _scalar(x), step.infer((x.aval,))
+    if x.aval.dtype.kind not in "fi" or value is None or not abs(value) <= EXACT or value != int(value):
+        return None
+    if str(value) == "-0.0":
+        return None
+    total = int(value) * (x.aval.size // result.size)
+    return constant(total, result.dtype, result.dims) if abs(total) <= EXACT else None
+
+
 def without_idle(step: Step, operands: Sequence[Value]) -> Value | None:
     """Structural steps that change nothing: a reshape to the same shape, a transpose in the same order. Two of one op
     are one."""
@@ -140,7 +171,9 @@ def without_idle(step: Step, operands: Sequence[Value]) -> Value | None:
 PASSES: tuple[tuple[str, Rewrite | None], ...] = (
     ("drop idle layout steps", without_idle),
     ("drop neutral operands", without_neutral),
+    ("repeat later", with_repeats_later),
     ("let pointwise ops broadcast", without_repeats),
+    ("add known numbers", with_known_sums),
     ("drop neutral operands", without_neutral),
     ("merge equal nodes", None),
 )

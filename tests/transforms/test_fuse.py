@@ -65,8 +65,8 @@ PROGRAMS: dict[str, tuple[Function, tuple[tuple[int, ...], ...], list[str]]] = {
         ((6, 5), (6, 5)),
         ["fused", "divide"],  # of one number, which is complete when the kernel is
     ),
-    "layer norm": (lambda x, s, b: tf.sin(layer_norm(x, s, b)), ((6, 8), (8,), (8,)), ["fused"]),
-    "batch norm": (lambda x, s, b: tf.sin(batch_norm(x, s, b)), ((6, 8), (8,), (8,)), ["fused"]),
+    "layer norm": (layer_norm, ((6, 8), (8,), (8,)), ["fused"]),
+    "batch norm": (batch_norm, ((6, 8), (8,), (8,)), ["fused"]),
     "softmax": (tf.nn.softmax, ((6, 5),), ["fused"]),
     "logsumexp": (lambda x: tf.reduce_logsumexp(x, 1), ((6, 5),), ["fused", "reshape"]),
     "logsumexp of all": (tf.reduce_logsumexp, ((6, 5),), ["fused", "reshape"]),
@@ -74,7 +74,11 @@ PROGRAMS: dict[str, tuple[Function, tuple[tuple[int, ...], ...], list[str]]] = {
     "a bias": (lambda x, b: tf.nn.sigmoid(x + b), ((6, 5), (5,)), ["fused"]),
     "a layer": (dense, ((6, 4), (4, 5), (5,)), ["contract", "fused", "contract", "contract"]),
     "broadcasting both ways": (lambda a, b: tf.exp(a * b), ((3, 1, 4), (5, 1)), ["fused", "reshape", "reshape"]),
-    "a transposed operand": (lambda a, b: tf.exp(a) * tf.tanh(tf.transpose(b)), ((3, 4), (4, 3)), ["fused", "transpose"]),
+    "a transposed operand": (
+        lambda a, b: tf.exp(a) * tf.tanh(tf.transpose(b)),
+        ((3, 4), (4, 3)),
+        ["fused", "transpose"],
+    ),
 }
 
 
@@ -250,8 +254,10 @@ VIEWS: dict[str, Callable[[Value], Value]] = {
 @pytest.mark.parametrize("name", VIEWS)
 def test_views_cost_nothing(name: str) -> None:
     """What is repeated is computed before, once for each element."""
-    (x,) = given_of((2, 3, 4))
-    graph = Graph([x], [emit("tanh", emit("sin", VIEWS[name](emit("exp", x))))])
+    x = Value(aval((2, 3, 4), float64))
+    view = VIEWS[name](emit("exp", x))
+    y = Value(view.aval)
+    graph = Graph([x, y], [emit("tanh", emit("sin", emit("add", view, y)))])
     small = fused(graph)
     assert len(clusters(small)) == 1
     assert set(names(small)) <= {"exp", "fused"}
