@@ -25,7 +25,8 @@ from typing import Any, Protocol
 
 from gradtape.ir.dtypes import DType
 from gradtape.ir.show import show
-from gradtape.kernels.render import Kernel, partial_dtype
+from gradtape.kernels.halves import computed, stored
+from gradtape.kernels.kernel import Kernel, partial_dtype
 from gradtape.kernels.spelling import environment, fingerprint
 
 MAX_FILES = 1024  # kernels kept on disk; the oldest go first
@@ -199,13 +200,13 @@ class KernelSource:
         kernel = self.kernel
 
         def element(dtype: DType) -> Any:
-            return numba.from_dtype(dtype.numpy_dtype)
+            return numba.from_dtype(stored(dtype))
 
         return (types.boolean if kernel.limited else types.void)(
             *(types.Array(element(w.access.dtype), 1, "C") for w in kernel.writes),
             *(types.Array(element(partial_dtype(w)), 1, "C") for w in kernel.sinks),
             *(types.Array(element(self.reads[k]), 1, "C", readonly=True) for k in kernel.arrays),
-            *(element(self.reads[k]) for k in kernel.scalars),
+            *(element(computed(self.reads[k])) for k in kernel.scalars),
             *(element(d) for _, d in kernel.numbers),
             *[types.int64] * (len(kernel.integers) + 2),
         )

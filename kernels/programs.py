@@ -11,7 +11,8 @@ import numpy as np
 
 from gradtape.ir.cluster import Cluster
 from gradtape.ir.dtypes import DType
-from gradtape.kernels.render import Kernel, render
+from gradtape.kernels.kernel import Kernel
+from gradtape.kernels.render import render
 
 Place = tuple[DType, int]  # where a value lies: the dtype of its workspace, and the first element there
 

@@ -4,39 +4,18 @@ whatever the extents. Floor: kernels."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from gradtape.ir.cluster import Access, Cluster, Operation, Write
 from gradtape.ir.dtypes import DType
 from gradtape.kernels.addresses import Addresses
+from gradtape.kernels.halves import computed, in_float32
+from gradtape.kernels.kernel import Kernel, described, partial_dtype
 from gradtape.kernels.schedule import Sweep, is_by_column, schedule
 from gradtape.kernels.spelling import carried, combined, is_limited, literal, neutral, spelled
 
 BLOCK = 512  # elements of a block of columns: a few such rows stay in the first-level cache
 RUN = 4096  # elements that are added in their own precision before they join a sum in a higher one
-
-
-@dataclass(frozen=True)
-class Kernel:
-    """A rendered cluster. It is called with the arrays it writes, those it combines into, those it reads (all flat),
-    the numbers it reads, the numbers of its formula, its integers, and the part of the split loop that it does (from
-    `start` to `stop`)."""
-
-    text: str
-    writes: tuple[Write, ...]  # that set their elements
-    sinks: tuple[Write, ...]  # that combine with what is there
-    arrays: tuple[int, ...]  # reads that move along loops
-    scalars: tuple[int, ...]  # reads that do not
-    numbers: tuple[tuple[Any, DType], ...]  # of the formula but not of the text
-    integers: tuple[int, ...]
-    split: int | None  # the loop that threads share
-    limited: bool  # it answers whether an operand was beyond the limit of an operation, so that nothing of it counts
-
-
-def partial_dtype(w: Write) -> DType:
-    """The dtype of the array that a combining write combines into."""
-    return carried(w.monoid or "sum", w.access.dtype)
 
 
 def render(cluster: Cluster, anywhere: bool = False) -> Kernel:
@@ -46,6 +25,7 @@ def render(cluster: Cluster, anywhere: bool = False) -> Kernel:
 
 class _Renderer:
     def __init__(self, cluster: Cluster, anywhere: bool) -> None:
+        cluster = in_float32(cluster)
         self.cluster, self.plan, self.anywhere = cluster, schedule(cluster), anywhere
         self.dependences, self.stages, self.vector = cluster.dependences, cluster.stages, self.plan.vector
         self.limited = not anywhere and any(is_limited(e.op) for e in cluster.code)
@@ -172,7 +152,7 @@ class _Renderer:
         for k in sums:
             self._line(f"s{k} = {neutral('sum', self.cluster.code[k].dtype)}")
         for name, w in sinks.items():
-            self._line(f"{name}_ = {neutral(w.monoid or 'sum', w.access.dtype)}")
+            self._line(f"{name}_ = {neutral(w.monoid or 'sum', computed(w.access.dtype))}")
         for name, access in self._moving(s, sweep, written).items():
             self._line(f"{name}_ = {self.addresses.row(name, access, low, high)}")
         for k in scratches:
@@ -216,7 +196,7 @@ class _Renderer:
             (
                 n
                 for n, w in self.targets.items()
-                if w.source == k and w.monoid is None and w.access.strides[v or 0] == 1
+                if w.source == k and w.monoid is None and w.access.strides[v or 0] == 1 and not w.access.dtype.is_half
             ),
             None,
         )
@@ -292,7 +272,7 @@ class _Renderer:
         order = self._with_operands([*across, *(w.source for w in along.values())])
         sinks = {n: w for n, w in along.items() if self._is_carried(w)}
         for name, w in sinks.items():
-            self._line(f"{name}_ = {neutral(w.monoid or 'sum', w.access.dtype)}")
+            self._line(f"{name}_ = {neutral(w.monoid or 'sum', computed(w.access.dtype))}")
         moving = {n: w.access for n, w in along.items()}
         for e in (self.cluster.code[k] for k in order):
             if e.op == "read":
@@ -351,14 +331,15 @@ class _Renderer:
         if e.op == "read":
             access = self.cluster.reads[e.leaf].access
             at = "_[i]" if access.strides[self.vector or 0] else f"[{self.addresses.base(access)}]"
-            self._line(f"{name} = r{e.leaf}{at}")
+            element = f"r{e.leaf}{at}"
+            self._line(f"{name} = {f'widen_{access.dtype.name}({element})' if access.dtype.is_half else element}")
         elif e.op == "reduce":
             self._line(f"{name} = {e.dtype.name}(a{k}[i])")
         else:
             operands = [self.names[a] for a in e.args]
             if self.limited and is_limited(e.op):
                 self._line(f"far |= is_beyond({operands[0]})")
-            self._line(f"{name} = {spelled(e.op, operands, e.dtype, self.anywhere)}")
+            self._line(f"{name} = {spelled(e, operands, self.anywhere)}")
         self.names[k] = name
 
     def _argument(self, e: Operation) -> str:
@@ -370,9 +351,9 @@ class _Renderer:
         """Write one element of the vector loop."""
         value = self.names[w.source]
         if w.monoid is None:
-            self._line(f"{name}_[i] = {value}")
+            self._line(f"{name}_[i] = {_as_stored(w, value)}")
         elif self._is_carried(w):
-            self._line(f"{name}_ = {combined(w.monoid, f'{name}_', value, w.access.dtype)}")
+            self._line(f"{name}_ = {combined(w.monoid, f'{name}_', value, computed(w.access.dtype))}")
         else:
             self._line(f"{name}_[i] = {combined(w.monoid, f'{name}_[i]', value, partial_dtype(w))}")
 
@@ -381,7 +362,7 @@ class _Renderer:
         at, value = self.addresses.base(w.access), self.names[w.source]
         if w.monoid is not None:
             value = combined(w.monoid, f"{name}[{at}]", value, partial_dtype(w))
-        self._line(f"{name}[{at}] = {value}")
+        self._line(f"{name}[{at}] = {_as_stored(w, value)}")
 
     def _hand_over(self, sinks: dict[str, Write]) -> None:
         """What the vector loop carried goes where it is combined."""
@@ -404,18 +385,6 @@ class _Renderer:
         self.depth -= 1
 
 
-def described(cluster: Cluster) -> list[str]:
-    """What a cluster computes, an operation a line, as a comment for readers."""
-    names: dict[int, str] = {}
-    loops = [f"{k} (reduced)" if x.reduced else f"{k}" for k, x in enumerate(cluster.loops)]
-    lines = [f"loops: {', '.join(loops) or 'none'}"]
-    for k, e in enumerate(cluster.code):
-        if e.op == "number":
-            names[k] = str(e.leaf) if literal(e) else "c"
-        elif e.op == "read":
-            names[k] = f"r{e.leaf}"
-        else:
-            names[k] = f"t{k}"
-            word = f"reduce_{e.leaf}" if e.op == "reduce" else e.op
-            lines.append(f"t{k} = {word}({', '.join(names[a] for a in e.args)})")
-    return lines
+def _as_stored(w: Write, value: str) -> str:
+    """A value as the array holds it; parts that are put together later are not rounded yet."""
+    return f"narrow_{w.access.dtype.name}({value})" if w.access.dtype.is_half and w.monoid is None else value

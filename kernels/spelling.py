@@ -12,10 +12,12 @@ from typing import Any
 import numpy as np
 
 from gradtape.ir.cluster import Operation
-from gradtape.ir.dtypes import DType, bool_, float32, float64, int32, int64
+from gradtape.ir.dtypes import DType, bfloat16, bool_, float16, float32, float64, int32, int64
+from gradtape.kernels import vector_halves
 from gradtape.kernels.vector_math import ANYWHERE, FORMS, functions, version
 
 DTYPES = (float32, float64, int32, int64, bool_)
+HALVES = (float16, bfloat16)
 PLAIN = frozenset({0.0, 1.0, -1.0, 2.0, -2.0, 0.5, -0.5, math.inf, -math.inf})  # numbers that stand in the text
 
 # Per monoid: what combines two numbers, in any order, the number that changes nothing, and the kinds that it takes.
@@ -31,10 +33,12 @@ MONOIDS = {
 
 def spells(op: str, dtypes: tuple[DType, ...]) -> bool:
     """Whether kernels do an atom, or reduce by a monoid, for operands and a result of these dtypes."""
-    if not all(d in DTYPES for d in dtypes):
+    if not all(d in DTYPES or d in HALVES for d in dtypes):
         return False
-    if op == "cast":
-        return True
+    if op == "cast":  # to a half by way of float32, which must not round on the way
+        return not dtypes[1].is_half or dtypes[0] in (float32, bool_, *HALVES)
+    if any(d.is_half for d in dtypes) and op in FORMS and (op == "nextafter" or not FORMS[op].vector):
+        return False
     kinds = MONOIDS[op][2] if op in MONOIDS else FORMS[op].kinds if op in FORMS else ""
     numbers = dtypes[1:-1] if op in FORMS and FORMS[op].condition else dtypes[:-1]
     return all(d.kind in tuple(kinds) for d in numbers)
@@ -44,17 +48,19 @@ def spells_small(op: str, dtypes: tuple[DType, ...]) -> bool:
     """The same for programs of small arrays, which contract and assemble as well."""
     if op in ("contract", "assemble"):
         return all(d.is_floating and d in DTYPES for d in dtypes)
-    return spells(op, dtypes)
+    return all(d in DTYPES for d in dtypes) and spells(op, dtypes)
 
 
-def spelled(op: str, operands: Sequence[str], result: DType, anywhere: bool) -> str:
+def spelled(e: Operation, operands: Sequence[str], anywhere: bool) -> str:
     """One scalar operation as an expression; `anywhere`: right for operands beyond every limit too."""
-    if op == "cast":
-        return f"{result.name}({operands[0]})"
-    form = FORMS[op]
-    if form.infix and len(operands) == 2 and result.kind in "fb":
+    if e.op == "cast":
+        return f"{e.dtype.name}({operands[0]})"
+    if e.op == "round":
+        return f"round_{e.leaf.name}({operands[0]})"
+    form = FORMS[e.op]
+    if form.infix and len(operands) == 2 and e.dtype.kind in "fb":
         return f"{operands[0]} {form.infix} {operands[1]}"
-    name = f"{op}_anywhere" if anywhere and op in ANYWHERE else op
+    name = f"{e.op}_anywhere" if anywhere and e.op in ANYWHERE else e.op
     return f"{name}({', '.join(operands)})"
 
 
@@ -109,7 +115,15 @@ def fingerprint() -> str:
 def environment() -> dict[str, Any]:
     """The names that a kernel's text uses."""
     types = {d.name: d.as_numpy_dtype for d in DTYPES}
-    return {**functions(), **_any_order(), **types, "empty": np.empty, "inf": np.inf, "nan": np.nan}
+    return {
+        **functions(),
+        **vector_halves.functions(),
+        **_any_order(),
+        **types,
+        "empty": np.empty,
+        "inf": np.inf,
+        "nan": np.nan,
+    }
 
 
 @functools.cache

@@ -9,11 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from gradtape.backends.formula import HALF
 from gradtape.backends.memory import empty
 from gradtape.ir.cluster import Cluster, Write, by_the_way
 from gradtape.kernels.compiled import COMPILER, KernelSource, Ticket
+from gradtape.kernels.kernel import Kernel, partial_dtype
 from gradtape.kernels.loops import SHARE, share
-from gradtape.kernels.render import Kernel, partial_dtype, render
+from gradtape.kernels.render import render
 from gradtape.kernels.schedule import CHEAP
 from gradtape.ops.op import Step
 
@@ -107,7 +109,7 @@ class Native:
             made = self.direct(*arrays)
             return self._anywhere(arrays) if made is None else made
         results = [empty(shape, dtype) for shape, dtype, _ in self.outs]
-        writes = [r.reshape(-1) for r, (_, _, w) in zip(results, self.outs, strict=True) if w.monoid is None]
+        writes = [_bits(r.reshape(-1)) for r, (_, _, w) in zip(results, self.outs, strict=True) if w.monoid is None]
         given = (*[_flat(arrays[k]) for k in self.arrays], *[_number(arrays[k]) for k in self.scalars], *self.constants)
         if self.kernel.sinks:
             far = self._in_parts(writes, given, results)
@@ -122,7 +124,13 @@ class Native:
         the work, or where parts are put together."""
         if self.kernel.sinks or self.elements >= 2 * SHARE:
             return None
-        env: dict[str, Any] = {"function": self.function, "empty": np.empty, "flat": _flat, "number": _number}
+        env: dict[str, Any] = {
+            "function": self.function,
+            "empty": np.empty,
+            "flat": _flat,
+            "number": _number,
+            "bits": _bits,
+        }
         names = [f"x{k}" for k in range(1 + max([*self.arrays, *self.scalars], default=-1))]
         lines = [f"def run({', '.join([*names, '*others'])}):"]
         for k, (shape, dtype, _) in enumerate(self.outs):
@@ -130,7 +138,7 @@ class Native:
             lines.append(f"    w{k} = empty(shape{k}, dtype{k})")
         env |= {f"c{k}": c for k, c in enumerate((*self.constants, 0, self.extent))}
         arguments = [
-            *(f"w{k}" if len(shape) == 1 else f"w{k}.reshape(-1)" for k, (shape, _, _) in enumerate(self.outs)),
+            *(_as_argument(f"w{k}", shape, dtype) for k, (shape, dtype, _) in enumerate(self.outs)),
             *(f"flat(x{k})" for k in self.arrays),
             *(f"number(x{k})" for k in self.scalars),
             *(f"c{k}" for k in range(len(self.constants) + 2)),
@@ -179,13 +187,26 @@ class Native:
 
 
 def _flat(a: Any) -> Any:
+    if a.dtype in HALF:
+        return _bits(np.ascontiguousarray(a).reshape(-1))
     if a.ndim == 1 and a.strides[0] == a.itemsize:
         return a
     return a.reshape(-1) if a.flags.c_contiguous else np.ascontiguousarray(a).reshape(-1)
 
 
+def _bits(a: Any) -> Any:
+    """A flat array of halves as what kernels read and write."""
+    return a.view(np.uint16) if a.dtype in HALF else a
+
+
+def _as_argument(name: str, shape: tuple[int, ...], dtype: Any) -> str:
+    flat = name if len(shape) == 1 else f"{name}.reshape(-1)"
+    return f"bits({flat})" if dtype in HALF else flat
+
+
 def _number(a: Any) -> Any:
-    return a.reshape(-1)[0] if a.ndim else a[()]
+    number = a.reshape(-1)[0] if a.ndim else a[()]
+    return np.float32(number) if a.dtype in HALF else number
 
 
 def _start(w: Write, size: int) -> Any:

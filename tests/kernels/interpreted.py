@@ -11,9 +11,11 @@ from typing import Any
 import numpy as np
 
 from gradtape.backends.cpu import lower
+from gradtape.backends.formula import HALF
 from gradtape.ir.cluster import Cluster
-from gradtape.kernels.render import Kernel, partial_dtype
-from gradtape.kernels.spelling import DTYPES
+from gradtape.kernels.halves import stored
+from gradtape.kernels.kernel import Kernel, partial_dtype
+from gradtape.kernels.spelling import DTYPES, HALVES
 from gradtape.kernels.vector_math import FORMS
 from gradtape.ops.op import lookup
 
@@ -62,6 +64,7 @@ class Checked:
 def given(array: Any) -> Checked:
     """What a kernel reads, or combines into."""
     flat = np.array(array).reshape(-1)
+    flat = flat.view(np.uint16) if flat.dtype in HALF else flat
     return Checked(flat, np.ones(flat.size, bool))
 
 
@@ -83,10 +86,17 @@ def environment() -> dict[str, Any]:
 
     ops = {name: scalar(lower(lookup(name).bind())) for name in FORMS}
     anywhere = {f"{name}_anywhere": ops[name] for name in ("sin", "cos", "tan")}
+    halves: dict[str, Any] = {}
+    for half in HALVES:
+        dtype = half.numpy_dtype
+        halves[f"widen_{half.name}"] = functools.partial(_widened, dtype)
+        halves[f"narrow_{half.name}"] = functools.partial(_narrowed, dtype)
+        halves[f"round_{half.name}"] = functools.partial(_rounded, dtype)
     combine = {"add_any": np.add, "multiply_any": np.multiply, "largest": np.maximum, "smallest": np.minimum}
     return {
         **ops,
         **anywhere,
+        **halves,
         **{name: scalar(ufunc) for name, ufunc in combine.items()},
         **{d.name: d.as_numpy_dtype for d in DTYPES},
         "is_beyond": lambda x: bool(abs(x) > FORMS["sin"].limit and abs(x) < INF),
@@ -94,6 +104,21 @@ def environment() -> dict[str, Any]:
         "inf": np.inf,
         "nan": np.nan,
     }
+
+
+def _widened(dtype: Any, bits: Any) -> Any:
+    assert bits.dtype == np.uint16
+    return np.float32(np.array([bits]).view(dtype)[0])
+
+
+def _narrowed(dtype: Any, number: Any) -> Any:
+    assert number.dtype == np.float32
+    with np.errstate(all="ignore"):
+        return np.array([number]).astype(dtype).view(np.uint16)[0]
+
+
+def _rounded(dtype: Any, number: Any) -> Any:
+    return _widened(dtype, _narrowed(dtype, number))
 
 
 def function_of(kernel: Kernel) -> Any:
@@ -108,10 +133,15 @@ def operands_of(kernel: Kernel, cluster: Cluster, arrays: Sequence[Any]) -> list
     reads = cluster.reads
     return [
         *(given(arrays[reads[k].operand]) for k in kernel.arrays),
-        *(np.asarray(arrays[reads[k].operand]).reshape(-1)[0] for k in kernel.scalars),
+        *(_number(arrays[reads[k].operand]) for k in kernel.scalars),
         *(dtype.as_numpy_dtype(value) for value, dtype in kernel.numbers),
         *kernel.integers,
     ]
+
+
+def _number(array: Any) -> Any:
+    number = np.asarray(array).reshape(-1)[0]
+    return np.float32(number) if np.asarray(array).dtype in HALF else number
 
 
 START = {"sum": 0, "prod": 1, "max": -np.inf, "min": np.inf, "all": True, "any": False}
@@ -130,7 +160,7 @@ def run(kernel: Kernel, cluster: Cluster, arrays: Sequence[Any], shapes: Sequenc
     function = function_of(kernel)
     sizes = [int(np.prod(s)) for s in shapes]
     writes = [
-        fresh(n, w.access.dtype.numpy_dtype, once=True)
+        fresh(n, stored(w.access.dtype), once=True)
         for n, w in zip(sizes, cluster.writes, strict=True)
         if w.monoid is None
     ]
@@ -157,7 +187,8 @@ def run(kernel: Kernel, cluster: Cluster, arrays: Sequence[Any], shapes: Sequenc
         if w.monoid is None:
             checked = next(made)
             assert checked.written.all(), f"elements that nothing wrote: {np.flatnonzero(~checked.written)}"
-            results.append(checked.array.reshape(shape))
+            array = checked.array
+            results.append((array.view(w.access.dtype.numpy_dtype) if w.access.dtype.is_half else array).reshape(shape))
         else:
             results.append(next(combined).astype(w.access.dtype.numpy_dtype).reshape(shape))
     return results

@@ -10,14 +10,14 @@ import numpy as np
 from hypothesis import strategies as st
 
 from gradtape.ir.aval import aval
-from gradtape.ir.dtypes import DType, bool_, float32, float64, int32, int64
+from gradtape.ir.dtypes import DType, bfloat16, bool_, float16, float32, float64, int32, int64
 from gradtape.ir.graph import Graph, Value
 from gradtape.ops.op import constant, emit
 from tests.op_table.cases import sealed
 
 SIZES = st.sampled_from([2, 3, 2, 3, 4, 1])
 SHAPES = st.one_of(st.lists(SIZES, min_size=2, max_size=3), st.lists(SIZES, max_size=3)).map(tuple)
-NUMBERS = (float32, float64, int32, int64)
+NUMBERS = (float32, float64, int32, int64, float16, bfloat16)
 LARGE = 200  # elements of a value at most
 Draw = st.DrawFn
 

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, find, given, settings
 from hypothesis import strategies as st
 
+from gradtape.backends.formula import HALF
 from gradtape.ir.aval import aval
 from gradtape.ir.cluster import Access, Cluster, Loop, by_the_way
 from gradtape.ir.dtypes import DType, bool_, float32, float64
@@ -58,7 +59,8 @@ def by_kernels(graph: Graph, arrays: Sequence[Any], parts: int) -> list[Any]:
 def assert_equal(found: Sequence[Any], wanted: Sequence[Any], about: object) -> None:
     for a, b in zip(map(np.asarray, found), map(np.asarray, wanted), strict=True):
         assert (a.dtype, a.shape) == (b.dtype, b.shape), about
-        assert np.array_equal(a, b, equal_nan=b.dtype.kind == "f"), f"got {a}\nwant {b}\n{about}"
+        wide = [x.astype(np.float32) if x.dtype in HALF else x for x in (a, b)]
+        assert np.array_equal(*wide, equal_nan=wide[0].dtype.kind == "f"), f"got {a}\nwant {b}\n{about}"
 
 
 def compare(graph: Graph, arrays: Sequence[Any], parts: int, small: bool = False) -> Graph:
