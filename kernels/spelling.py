@@ -33,13 +33,15 @@ MONOIDS = {
 
 def spells(op: str, dtypes: tuple[DType, ...]) -> bool:
     """Whether kernels do an atom, or reduce by a monoid, for operands and a result of these dtypes."""
+    if op not in FORMS and op not in MONOIDS and op != "cast":
+        return False
     if not all(d in DTYPES or d in HALVES for d in dtypes):
         return False
     if op == "cast":  # to a half by way of float32, which must not round on the way
         return not dtypes[1].is_half or dtypes[0] in (float32, bool_, *HALVES)
     if any(d.is_half for d in dtypes) and op in FORMS and (op == "nextafter" or not FORMS[op].vector):
         return False
-    kinds = MONOIDS[op][2] if op in MONOIDS else FORMS[op].kinds if op in FORMS else ""
+    kinds = MONOIDS[op][2] if op in MONOIDS else FORMS[op].kinds
     numbers = dtypes[1:-1] if op in FORMS and FORMS[op].condition else dtypes[:-1]
     return all(d.kind in tuple(kinds) for d in numbers)
 

@@ -40,7 +40,7 @@ def _infer(a: Aval, x: Aval, order: int = 0) -> list[Aval]:
     if a.dtype is not x.dtype or (a.is_known and x.is_known and a.shape != x.shape):
         raise ValueError(
             f"wants two tensors of one shape and dtype, got {a.dtype.cname}{shape_text(a.shape)} and "
-            f"{x.dtype.cname}{shape_text(x.shape)}."
+            f"{x.dtype.cname}{shape_text(x.shape)}. Use `tf.cast` and `tf.broadcast_to`."
         )
     return [x if x.is_known else a]
 

@@ -73,8 +73,8 @@ class Trace:
 
 
 def _assign(state: Any, new: Tensor) -> None:
-    """Give a variable, or other state, a value that was computed for it. It takes the array as it is where that costs no
-    memory: no update writes over an array that anybody else holds."""
+    """Give a variable, or other state, a value that was computed for it. It takes the array as it is where that costs
+    no memory: no update writes over an array that anybody else holds."""
     if isinstance(state, Variable) and not STATE.tracers:
         array = new._array
         if isinstance(array, np.ndarray) and array.shape and is_whole(array):

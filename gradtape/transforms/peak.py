@@ -14,6 +14,7 @@ from gradtape.kernels.memory import LARGE, SLACK
 from gradtape.ops.assembling import placed
 from gradtape.ops.contraction import Contraction, parts
 from gradtape.ops.control import Region
+from gradtape.ops.fused import Fused
 from gradtape.ops.placement import Assemble, Product
 from gradtape.ops.structural import Structural
 from gradtape.ops.tiles import Tiles
@@ -77,6 +78,8 @@ def _scratch(node: Node) -> int:
             return _copied(node)
         case Tiles():
             return peak_bytes(node.step.params["graph"])
+        case Fused():  # op by op, as long as its kernel is not there
+            return max(0, peak_bytes(node.step.params["graph"]) - sum(v.aval.nbytes for v in node.outputs))
         case Region():
             return max(map(peak_bytes, op.graphs(node.step)))
         case Assemble():

@@ -234,8 +234,8 @@ def _bounded(
 
 
 def _written(inside: Sequence[Node]) -> list[Value]:
-    """What the steps hand to each other in memory: into products and out of them. Steps between those run in one kernel,
-    whether in pieces or not."""
+    """What the steps hand to each other in memory: into products and out of them. Steps between those run in one
+    kernel, whether in pieces or not."""
     found: list[Value] = []
     read: set[int] = set()  # by products, perhaps through views
     for node in reversed(inside):

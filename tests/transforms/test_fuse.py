@@ -339,3 +339,17 @@ def test_no_node_is_done_twice() -> None:
         inside: list[Node] = [n for c in fused_nodes(small) for n in c.step.params["graph"].nodes]
         work = [id(n) for n in inside if n.step.op.kind in ("pointwise", "reduction")]
         assert len(work) == len(set(work))
+
+
+def test_rows_that_are_placed_stay_placed() -> None:
+    """What writes a Jacobian knows which of it is zero; element by element it would compute all of it."""
+
+    def slopes(x: Any) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = tf.tanh(x) * x
+        return tape.jacobian(y, x)
+
+    concrete = tf.function(slopes).get_concrete_function(tf.constant(np.linspace(-1.0, 1.0, 50)))
+    assert "assemble" in {n.step.name for n in fuse(concrete.graph, spells).nodes}
+    assert not spells("assemble", (tf.float32,))
