@@ -114,17 +114,20 @@ def _closure(cluster: Cluster, roots: Iterable[int], inside: Sequence[bool], kep
 
 
 def _dear(cluster: Cluster, inside: Sequence[bool], s: int, count: int) -> frozenset[int]:
-    """Results of sweep s that a later sweep needs and that are not cheap to compute again."""
+    """Results of sweep s that a later sweep needs and that are not cheap to compute again, as those are that do not
+    depend on the vector loop."""
     found: set[int] = set()
+    vector = _vector(cluster)
     for later in range(s + 1, count):
-        stack = _roots(cluster, inside, later, _vector(cluster))
+        stack = _roots(cluster, inside, later, vector)
         seen: set[int] = set()
         while stack:
             k = stack.pop()
             if k in seen or not inside[k]:
                 continue
             seen.add(k)
-            if cluster.stages[k] == s and not _is_cheap(cluster, k, inside, CHEAP_DEPTH):
+            dear = cluster.stages[k] == s and vector in cluster.dependences[k]
+            if dear and not _is_cheap(cluster, k, inside, CHEAP_DEPTH):
                 found.add(k)
             elif cluster.stages[k] >= s:
                 stack += cluster.code[k].args

@@ -59,6 +59,13 @@ def unary(draw: Draw, values: Sequence[Value]) -> Value:
     return emit(draw(st.sampled_from(["negative", "abs", "sign", "square"])), number(draw, values))
 
 
+def dear(draw: Draw, values: Sequence[Value]) -> Value:
+    """What kernels would rather keep than do again."""
+    x = number(draw, values)
+    name = draw(st.sampled_from(["floor", "ceil", "rint"]))
+    return emit(name, x) if x.aval.dtype.is_floating else unary(draw, [x])
+
+
 def binary(draw: Draw, values: Sequence[Value]) -> Value:
     x = number(draw, values)
     y = fitting(draw, values, x, x.aval.dtype)
@@ -161,7 +168,7 @@ def barrier(draw: Draw, values: Sequence[Value]) -> Value:
 
 
 KINDS: list[Callable[..., Value]] = [
-    *(unary, binary, binary, binary, with_number, comparison, choice, cast),
+    *(unary, dear, binary, binary, binary, with_number, comparison, choice, cast),
     *(reduction, reduction, centred, centred, layout, layout, crossed, barrier),
 ]
 

@@ -180,7 +180,19 @@ def what_runs_along_a_reduced_loop_after_it() -> Graph:
     return Graph([x, y], [emit("less", x, emit("negative", total))])
 
 
+def what_is_dear_but_the_same_along_a_reduced_loop() -> Graph:
+    """Too long to be done again for each element, but no element differs along the vector loop."""
+    (x,) = given_of((2, 3))
+    wide = emit("transpose", emit("broadcast_to", x, shape=(2, 2, 3)), perm=(2, 1, 0))
+    y = emit("square", emit("add", wide, emit("reshape", x, shape=(3, 2, 1))))
+    for _ in range(6):
+        y = emit("abs", emit("negative", y))
+    largest = emit("reduce_max", y, axes=(1, 2), keepdims=True)
+    return Graph([x], [emit("subtract", y, emit("negative", largest))])
+
+
 SINGLE = (
+    what_is_dear_but_the_same_along_a_reduced_loop,
     any_of_all,
     largest_of_sums,
     outer_product_and_its_transpose,
