@@ -26,8 +26,7 @@ def rebuild(graph: Graph, rewrite: Rewrite | None = None) -> Graph:
     for node in graph.nodes:
         operands = [new[id(v)] for v in node.inputs]
         results = _node(node, operands, rewrite, known)
-        for v, r in zip(node.outputs, results, strict=True):
-            new[id(v)] = r
+        new.update((id(v), r) for v, r in zip(node.outputs, results, strict=True))
     return Graph([new[id(v)] for v in graph.inputs], [new[id(v)] for v in graph.outputs])
 
 
@@ -64,10 +63,10 @@ def _node(
         replaced = rewrite(node.step, operands)
         if replaced is not None:
             return (replaced,)
-    key = (node.step, *operands)
+    key = (node.step, *map(id, operands))
     found = known.get(key)
     if found is None:
-        same = key[1:] == node.inputs
+        same = all(a is b for a, b in zip(operands, node.inputs, strict=True))
         found = known[key] = node.outputs if same else apply(node.step, operands)
     return found
 
