@@ -18,9 +18,7 @@ def dependent(nodes: Iterable[Node], sources: Iterable[Value]) -> set[int]:
 
 def leaves(outputs: Iterable[Value], among: Iterable[Value]) -> list[Value]:
     """The values of `among` that `outputs` refer to, in the order of `among`."""
-    candidates = list(among)
-    ids = set(map(id, candidates))
-    wanted = list(outputs)
+    candidates, wanted = list(among), list(outputs)
     used = {id(v) for v in wanted}
     used.update(id(v) for node in order(wanted, candidates) for v in node.inputs)
-    return [v for v in candidates if id(v) in used & ids]
+    return [v for v in candidates if id(v) in used]
