@@ -50,16 +50,19 @@ class Node:
 class Graph:
     """Outputs as a function of inputs."""
 
-    __slots__ = ("__weakref__", "inputs", "outputs")
+    __slots__ = ("__weakref__", "_nodes", "inputs", "outputs")
 
     def __init__(self, inputs: Iterable[Value], outputs: Iterable[Value]) -> None:
         self.inputs = tuple(inputs)
         self.outputs = tuple(outputs)
+        self._nodes: tuple[Node, ...] | None = None
 
     @property
     def nodes(self) -> list[Node]:
         """All nodes, operands before what uses them."""
-        return order(self.outputs, self.inputs)
+        if self._nodes is None:
+            self._nodes = tuple(order(self.outputs, self.inputs))
+        return list(self._nodes)
 
     def __repr__(self) -> str:
         return text(self)

@@ -19,6 +19,7 @@ from gradtape.ir.show import show
 from gradtape.kernels.spelling import spells
 from gradtape.ops.call import HostRule, call_step
 from gradtape.ops.op import Step, constant
+from gradtape.runtime.collector import put_off
 from gradtape.runtime.dispatch import execute
 from gradtape.runtime.eager import ALONE
 from gradtape.runtime.indexed_slices import IndexedSlices
@@ -59,7 +60,8 @@ class CompiledGraph:
     @functools.cached_property
     def kernel(self) -> Callable[..., Any]:
         """Made when it first runs: a graph inside another is traced into that one, and never runs by itself."""
-        return in_one(self.graph, lower(call_step(self.runs)))
+        with put_off():
+            return in_one(self.graph, lower(call_step(self.runs)))
 
     def __call__(self, inputs: Sequence[Tensor]) -> list[Tensor]:
         """Run on tensors; where a tape records and gradients flow through an operand, as a call that also

@@ -15,6 +15,7 @@ from gradtape.ir.aval import Aval
 from gradtape.ir.graph import Graph, Value
 from gradtape.kernels.memory import is_whole
 from gradtape.runtime.backward import CompiledGraph
+from gradtape.runtime.collector import put_off
 from gradtape.runtime.convert import convert
 from gradtape.runtime.state import STATE
 from gradtape.runtime.tensor import Tensor
@@ -39,6 +40,18 @@ class Trace:
         creates_no_more: str = "",
         examples: Sequence[Tensor] = (),
     ) -> None:
+        with put_off():
+            self._make(python, avals, creates_no_more, examples)
+        TRACES.add(self)
+        COUNTS["made"] += 1
+
+    def _make(
+        self,
+        python: Callable[[list[Tensor]], Any],
+        avals: Sequence[Aval],
+        creates_no_more: str,
+        examples: Sequence[Tensor],
+    ) -> None:
         tracer = FunctionTracer(avals)
         if examples:
             tracer.examples = examples
@@ -60,8 +73,6 @@ class Trace:
             *graph.inputs[len(tracer.inputs) :],
         ]
         self.compiled = CompiledGraph(Graph(inputs, graph.outputs))
-        TRACES.add(self)
-        COUNTS["made"] += 1
 
     def run(self, tensors: Sequence[Tensor]) -> Any:
         """The results for other tensors; variables are read now, and assigned at the end."""

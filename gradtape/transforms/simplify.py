@@ -26,7 +26,8 @@ def rebuild(graph: Graph, rewrite: Rewrite | None = None) -> Graph:
     for node in graph.nodes:
         operands = [new[id(v)] for v in node.inputs]
         results = _node(node, operands, rewrite, known)
-        new.update((id(v), r) for v, r in zip(node.outputs, results, strict=True))
+        for v, r in zip(node.outputs, results, strict=True):
+            new[id(v)] = r
     return Graph([new[id(v)] for v in graph.inputs], [new[id(v)] for v in graph.outputs])
 
 
@@ -63,10 +64,10 @@ def _node(
         replaced = rewrite(node.step, operands)
         if replaced is not None:
             return (replaced,)
-    key = (node.step, *map(id, operands))
+    key = (node.step, *operands)
     found = known.get(key)
     if found is None:
-        same = all(a is b for a, b in zip(operands, node.inputs, strict=True))
+        same = key[1:] == node.inputs
         found = known[key] = node.outputs if same else apply(node.step, operands)
     return found
 
