@@ -4,6 +4,7 @@ backends."""
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -51,6 +52,17 @@ class Policy:
 POLICY = Policy()
 
 
+def warn_of(fault: Exception) -> None:
+    """Say that a step goes on op by op since its kernel could not be made: right, but slower. Once for each step."""
+    warnings.warn(
+        f"A kernel could not be made, so its step runs op by op, which is slower: {(str(fault) or repr(fault)).splitlines()[0]} "
+        "With GRADTAPE_KERNELS=now the whole error is raised, with GRADTAPE_KERNELS=never no kernels are made. Please "
+        "report this.",
+        RuntimeWarning,
+        stacklevel=2,
+    )
+
+
 class FusedKernel:
     """What runs a fused step."""
 
@@ -64,9 +76,10 @@ class FusedKernel:
         self.spent = 0.0
         self.native: Native | None = None
         self.asked: tuple[Kernel, Ticket] | None = None
+        self.given_up = False
 
     def __call__(self, *arrays: Any) -> tuple[Any, ...]:
-        if self.native is None and POLICY.compile != "never":
+        if self.native is None and POLICY.compile != "never" and not self.given_up:
             self._look()
         native = self.native
         return self.program(*arrays) if native is None else native(*arrays)
@@ -75,12 +88,18 @@ class FusedKernel:
         """Take the kernel if it is there; ask for it when it is worth that."""
         self.spent += self.estimate
         now = POLICY.compile == "now"
-        if self.asked is None and (now or self.spent > PATIENCE):
-            self.asked = self.ask(False)
-        if self.asked is not None:
-            kernel, ticket = self.asked
-            if now or ticket.done.is_set():
-                self.native = Native(self, kernel, ticket.wait())
+        try:
+            if self.asked is None and (now or self.spent > PATIENCE):
+                self.asked = self.ask(False)
+            if self.asked is not None:
+                kernel, ticket = self.asked
+                if now or ticket.done.is_set():
+                    self.native = Native(self, kernel, ticket.wait())
+        except Exception as e:
+            if now:
+                raise
+            self.given_up = True
+            warn_of(e)
 
     def ask(self, anywhere: bool) -> tuple[Kernel, Ticket]:
         """The kernel of this cluster, and the ticket of all clusters that have its text."""
@@ -101,7 +120,8 @@ class Native:
         self.constants = (*numbers, *kernel.integers)
         self.extent = 1 if kernel.split is None else cluster.loops[kernel.split].extent
         self.elements = cluster.size * max(1, cluster.work // 8)
-        self.slow: tuple[Kernel, Ticket] | None = None
+        self.slow: Native | None = None
+        self.asked: tuple[Kernel, Ticket] | None = None
         self.direct = self._direct()
 
     def __call__(self, *arrays: Any) -> tuple[Any, ...]:
@@ -179,11 +199,13 @@ class Native:
 
     def _anywhere(self, arrays: Sequence[Any]) -> tuple[Any, ...]:
         """An operand was beyond what the fast operations take: the same work without limits."""
-        self.slow = self.slow or self.fused.ask(True)
-        kernel, ticket = self.slow
-        if POLICY.compile != "now" and not ticket.done.is_set():
-            return self.fused.program(*arrays)
-        return Native(self.fused, kernel, ticket.wait())(*arrays)
+        if self.slow is None:
+            self.asked = self.asked or self.fused.ask(True)
+            kernel, ticket = self.asked
+            if POLICY.compile != "now" and ticket.function is None:  # not yet, or never
+                return self.fused.program(*arrays)
+            self.slow = Native(self.fused, kernel, ticket.wait())
+        return self.slow(*arrays)
 
 
 def _flat(a: Any) -> Any:

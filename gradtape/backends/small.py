@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.backends.clusters import PATIENCE, PER_CALL, POLICY
+from gradtape.backends.clusters import PATIENCE, PER_CALL, POLICY, warn_of
 from gradtape.ir.dtypes import DType
 from gradtape.ir.graph import Graph, Node, Value
 from gradtape.ir.index import Index
@@ -29,6 +29,7 @@ class SmallProgram:
         self.estimate = PER_CALL * len(graph.nodes)
         self.spent = 0.0
         self.begun = False
+        self.fault: Exception | None = None
         self.asked: tuple[Packed, Run, Ticket] | None = None
         self.native: Run | None = None
 
@@ -50,16 +51,30 @@ class SmallProgram:
                 self._ask()
             else:
                 COMPILER.submit(self._ask)
+        if self.fault is not None:
+            fault, self.fault = self.fault, None
+            if now:
+                raise fault
+            warn_of(fault)
         if self.asked is not None:
             packed, tail, ticket = self.asked
             if now or ticket.done.is_set():
-                self.native = packed.with_function(ticket.wait(), tail)
+                self._take(packed, tail, ticket)
 
     def _ask(self) -> None:
-        laid_out = self.pack(self.graph)
-        if laid_out is not None:
-            packed, tail = laid_out
-            self.asked = packed, tail, COMPILER.request(packed.program.source())
+        try:
+            laid_out = self.pack(self.graph)
+            if laid_out is not None:
+                packed, tail = laid_out
+                self.asked = packed, tail, COMPILER.request(packed.program.source())
+        except Exception as e:  # noqa: BLE001, told to who calls next: this may be the compiler's thread
+            self.fault = e
+
+    def _take(self, packed: Packed, tail: Run, ticket: Ticket) -> None:
+        if ticket.function is None and POLICY.compile != "now":
+            self.asked, self.fault = None, RuntimeError(str(ticket.error))
+        else:
+            self.native = packed.with_function(ticket.wait(), tail)
 
 
 class Packed:
