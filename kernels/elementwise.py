@@ -7,21 +7,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from gradtape.ir.cluster import Operation
+from gradtape.ir.dtypes import float64
 from gradtape.kernels.background import in_background
 from gradtape.kernels.loops import share
-
-SPELLING = {
-    "add": "{0} + {1}",
-    "subtract": "{0} - {1}",
-    "multiply": "{0} * {1}",
-    "divide": "{0} / {1}",
-    "negative": "-{0}",
-    "square": "{0} * {0}",
-    "sqrt": "sqrt({0})",
-    "abs": "abs({0})",
-    "maximum": "{0} if {0} >= {1} or {0} != {0} else {1}",  # NaN passes, as in NumPy
-    "minimum": "{0} if {0} <= {1} or {0} != {0} else {1}",
-}
+from gradtape.kernels.spelling import environment, is_limited, spelled
+from gradtape.kernels.vector_math import FORMS
 
 
 class Step(NamedTuple):
@@ -43,14 +34,14 @@ class ElementwiseProgram(NamedTuple):
 
 
 def source(program: ElementwiseProgram) -> str | None:
-    """The loop as Python text, or None where an op has no spelling."""
-    if any(s.op not in SPELLING for s in program.steps):
+    """The loop as Python text, or None where an op has no spelling for all floats."""
+    if any(s.op not in FORMS or FORMS[s.op].condition or is_limited(s.op) for s in program.steps):
         return None
     operands = [*(f"{a}_" for a in program.arrays), *program.scalars]
     lines = [f"def loop({', '.join(operands)}):"]
     lines += [f"    for i in range({operands[0]}.size):"]  # from 0, so that no index can be negative
     lines += [f"        {a} = {a}_[i]" for a in program.arrays]
-    lines += [f"        {s.result} = {SPELLING[s.op].format(*s.operands)}" for s in program.steps]
+    lines += [f"        {s.result} = {spelled(Operation(s.op, (), float64), s.operands, False)}" for s in program.steps]
     lines += [f"        {a}_[i] = {r}" for a, r in zip(program.arrays, program.results, strict=False)]
     return "\n".join(lines)
 
@@ -65,7 +56,6 @@ class BackgroundLoop:
 
     def _compile(self) -> None:
         import numba
-        import numpy as np
         from numba.core import types
 
         element = numba.from_dtype(self.dtype)
@@ -76,7 +66,7 @@ class BackgroundLoop:
             *[read] * (len(self.program.arrays) - len(self.program.results)),
             *[element] * len(self.program.scalars),
         )
-        names: dict[str, Any] = {"sqrt": np.sqrt}
+        names = environment()
         exec(compile(self.text, "<gradtape elementwise loop>", "exec"), names)
         options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": {"contract", "nsz"}}
         self.function = numba.njit(signature, **options)(names["loop"])

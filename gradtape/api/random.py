@@ -1,45 +1,4 @@
 """`tf.random`: counter-based random numbers (Philox), equal on every backend for one seed. Floor: api."""
 
-from gradtape.api.sampling import (
-    Generator,
-    categorical,
-    fold_in,
-    gamma,
-    get_global_generator,
-    normal,
-    poisson,
-    set_global_generator,
-    set_seed,
-    shuffle,
-    split,
-    stateless_categorical,
-    stateless_gamma,
-    stateless_normal,
-    stateless_poisson,
-    stateless_truncated_normal,
-    stateless_uniform,
-    truncated_normal,
-    uniform,
-)
-
-__all__ = [
-    "Generator",
-    "categorical",
-    "fold_in",
-    "gamma",
-    "get_global_generator",
-    "normal",
-    "poisson",
-    "set_global_generator",
-    "set_seed",
-    "shuffle",
-    "split",
-    "stateless_categorical",
-    "stateless_gamma",
-    "stateless_normal",
-    "stateless_poisson",
-    "stateless_truncated_normal",
-    "stateless_uniform",
-    "truncated_normal",
-    "uniform",
-]
+from gradtape.api.sampling import *  # noqa: F403, all that it offers and nothing else
+from gradtape.api.sampling import __all__ as __all__

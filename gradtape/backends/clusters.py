@@ -54,8 +54,9 @@ POLICY = Policy()
 
 def warn_of(fault: Exception) -> None:
     """Say that a step goes on op by op since its kernel could not be made: right, but slower. Once for each step."""
+    what = (str(fault) or repr(fault)).splitlines()[0]
     warnings.warn(
-        f"A kernel could not be made, so its step runs op by op, which is slower: {(str(fault) or repr(fault)).splitlines()[0]} "
+        f"A kernel could not be made, so its step runs op by op, which is slower: {what} "
         "With GRADTAPE_KERNELS=now the whole error is raised, with GRADTAPE_KERNELS=never no kernels are made. Please "
         "report this.",
         RuntimeWarning,

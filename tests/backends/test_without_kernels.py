@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,14 +17,13 @@ from gradtape.kernels import programs
 
 
 @pytest.fixture
-def background(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def background(monkeypatch: pytest.MonkeyPatch) -> None:
     """Kernels are asked for at once and made in the background, and every one of them is broken."""
     monkeypatch.setattr(POLICY, "compile", "background")
     monkeypatch.setattr(clusters, "PATIENCE", -1.0)
     monkeypatch.setattr("gradtape.backends.small.PATIENCE", -1.0)
     for module in (clusters, programs):
         monkeypatch.setattr(module, "render", refuse)
-    yield
 
 
 def refuse(*_: Any, **__: Any) -> Any:
