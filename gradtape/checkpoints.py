@@ -57,7 +57,7 @@ class Checkpointed:
     def __init__(self, fn: Callable[..., Any], budget: Any) -> None:
         functools.update_wrapper(self, fn)
         self.fn = fn
-        self.budget = 0 if budget == 0 else budget_of(budget)
+        self.budget = 0 if budget == 0 else budget_of(budget, "budget")
         self._made: Bounded[Any, _Traced] = Bounded(MAX_SIGNATURES)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -167,4 +167,6 @@ def checkpoint(fn: Callable[..., Any] | None = None, budget: Any = 0) -> Any:
     """
     if fn is None:
         return functools.partial(checkpoint, budget=budget)
+    if not callable(fn):
+        raise TypeError(f"`checkpoint` wants a function of tensors, got {fn!r}. Write `gradtape.checkpoint(f)(x)`.")
     return Checkpointed(fn, budget)

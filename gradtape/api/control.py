@@ -106,16 +106,27 @@ def switch_case(
       default: what runs for other indices.
       name: accepted for compatibility.
 
+    Raises:
+      TypeError: an index that is no scalar integer.
+      ValueError: no functions.
+
     >>> import gradtape as tf
     >>> float(tf.switch_case(tf.constant(1), [lambda: tf.constant(1.0), lambda: tf.constant(2.0)]))
     2.0
     """
-    if isinstance(branch_fns, dict) or (branch_fns and isinstance(branch_fns[0], tuple)):
+    if not branch_fns:
+        raise ValueError("`switch_case` wants at least one function in `branch_fns`, got none.")
+    if isinstance(branch_fns, dict) or isinstance(branch_fns[0], tuple):
         table = dict(branch_fns)
     else:
         table = dict(enumerate(branch_fns))
     other: Any = default if default is not None else table[max(table)]
     index = convert(branch_index)
+    if not index.dtype.is_integer or index.shape.rank not in (0, None):
+        raise TypeError(
+            f"`switch_case` wants a scalar integer as `branch_index`, got shape {index.shape} and dtype "
+            f"{index.dtype.name}. Use `tf.cast(branch_index, tf.int32)`, or `tf.case` to choose by conditions."
+        )
     if is_symbolic(index):
         return _case_by_case([(index == k, fn) for k, fn in table.items()], other)
     return table.get(int(index), other)()
@@ -156,4 +167,7 @@ def while_loop(
     >>> int(i), float(x)
     (3, 8.0)
     """
+    for what, f in (("cond", cond), ("body", body)):
+        if not callable(f):
+            raise TypeError(f"`while_loop` wants a function of the loop variables as `{what}`, got {f!r}.")
     return branching.while_loop(cond, body, loop_vars, maximum_iterations)

@@ -62,6 +62,7 @@ def py_function(func: Callable[..., Any], inp: Any, Tout: Any, name: str | None 
     Source: `tf.py_function` of TensorFlow 2.
     """
     dtypes = _dtypes(Tout)
+    _check(func, "py_function")
 
     def run(tensors: list[Tensor]) -> list[Tensor]:
         return _results(func(*tensors), dtypes)
@@ -84,12 +85,18 @@ def numpy_function(
     Source: `tf.numpy_function` of TensorFlow 2.
     """
     dtypes = _dtypes(Tout)
+    _check(func, "numpy_function")
 
     def run(tensors: list[Tensor]) -> list[Tensor]:
         with outside():
             return _results(func(*(t.numpy() for t in tensors)), dtypes)
 
     return _shaped(_called(run, inp, None), Tout)
+
+
+def _check(func: Any, name: str) -> None:
+    if not callable(func):
+        raise TypeError(f"`{name}` wants a Python function as `func`, got {func!r}.")
 
 
 def _dtypes(wanted: Any) -> list[DType]:

@@ -51,8 +51,9 @@ class Chunking:
         return self.rows is not None or self.budget is not None or self.out is not None or self.progress
 
 
-def budget_of(memory: Any) -> int | None:
-    """A budget in bytes from "2GiB", a fraction of the memory that is free, a number of bytes, or None.
+def budget_of(memory: Any, name: str = "memory") -> int | None:
+    """A budget in bytes from "2GiB", a fraction of the memory that is free, a number of bytes, or None; `name` is the
+    argument that it was given as.
 
     Raises:
       ValueError: anything else."""
@@ -67,7 +68,7 @@ def budget_of(memory: Any) -> int | None:
     elif isinstance(memory, int) and not isinstance(memory, bool) and memory > 0:
         return memory
     raise ValueError(
-        "`memory` should be a size such as '2GiB', a fraction of the free memory (0 < memory <= 1) or bytes, "
+        f"`{name}` should be a size such as '2GiB', a fraction of the free memory (0 < {name} <= 1) or bytes, "
         f"got {memory!r}."
     )
 
