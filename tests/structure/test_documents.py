@@ -1,4 +1,4 @@
-"""Programs in README.md, CONTRIBUTING.md and docs/ do what they say.
+"""Programs in README.md, CONTRIBUTING.md, docs/ and the tests' own documents do what they say.
 
 A ```python block that a ```text block follows is run by itself, and must print exactly that text.
 """
@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [ROOT / name for name in ("README.md", "CONTRIBUTING.md")]
+DOCUMENTS += sorted([*ROOT.glob("docs/*.md"), *ROOT.glob("tests/*/README.md")])
 PROGRAM = re.compile(r"^```python\n(?P<code>.*?)^```\n+```text\n(?P<output>.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -59,9 +60,7 @@ def test_readme_names_every_make_target_it_tells_of() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     targets = set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))
     told = {
-        name
-        for document in DOCUMENTS
-        for name in re.findall(r"`make ([a-z-]+)", document.read_text(encoding="utf-8"))
+        name for document in DOCUMENTS for name in re.findall(r"`make ([a-z-]+)", document.read_text(encoding="utf-8"))
     }
     assert "test" in told
     assert told <= targets, f"no such target: {sorted(told - targets)}"

@@ -1,0 +1,195 @@
+"""The emulated device: memory, and a queue of launches and copies that runs when the host waits for it.
+
+A real device runs launches some time after they are queued. The latest time is the strictest: a buffer that was freed
+or changed too early shows, and every wait of the host is counted, also a hidden one.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from tests.cuda_emulator import limits
+from tests.cuda_emulator.arguments import Declared
+from tests.cuda_emulator.compiler import compile_sources, line_of
+from tests.cuda_emulator.faults import DeviceFault
+from tests.cuda_emulator.memory import Buffer
+from tests.cuda_emulator.module import Dimensions, Function, Module
+from tests.cuda_emulator.native import Launch, Traffic, runtime
+from tests.cuda_emulator.text import Source
+
+__all__ = ["Counts", "Device", "LaunchCount"]
+
+
+@dataclass(frozen=True)
+class LaunchCount:
+    """What one launch did: its sizes, and the traffic with each buffer, by the parameter that points to it.
+
+    Where several parameters point into one buffer, its traffic stands under the first."""
+
+    kernel: str
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    shared_bytes: int
+    traffic: dict[str, Traffic]
+    shared: Traffic
+
+    @property
+    def bytes_moved(self) -> int:
+        """Bytes read from and written to device memory, each time counted."""
+        return sum(one.bytes_read + one.bytes_written for one in self.traffic.values())
+
+
+@dataclass
+class Counts:
+    """What the device did since `clear`."""
+
+    launches: list[LaunchCount] = field(default_factory=list)
+    synchronizations: list[str] = field(default_factory=list)  # with the reason of each
+    copies_to_device: int = 0
+    allocations: int = 0
+
+    def clear(self) -> None:
+        self.launches.clear()
+        self.synchronizations.clear()
+        self.copies_to_device = self.allocations = 0
+
+
+class Device:
+    """One device of an architecture. `seed` decides the order in which blocks and threads run.
+
+    A block that makes more than `most_steps` loads and stores is taken for one that never ends.
+    """
+
+    def __init__(self, arch: str = "sm_80", seed: int = 0, most_steps: int = 1 << 28) -> None:
+        if arch not in limits.SHARED_BY_OPT_IN:
+            raise ValueError(f"the emulator knows {', '.join(limits.SHARED_BY_OPT_IN)}, not {arch!r}")
+        self.arch = arch
+        self.seed = seed
+        self.most_steps = most_steps
+        self.counts = Counts()
+        self._queue: list[Callable[[], None]] = []
+
+    # ---- memory -----------------------------------------------------------------------------------------------------
+
+    def alloc(self, nbytes: int, name: str | None = None) -> Buffer:
+        """A new buffer, aligned to 256 bytes and poisoned."""
+        self.counts.allocations += 1
+        return Buffer(self, nbytes, name or f"buffer {self.counts.allocations}")
+
+    # ---- modules ----------------------------------------------------------------------------------------------------
+
+    def source(
+        self, text: str, options: Sequence[str] = (), headers: dict[str, str] | None = None, name: str = "kernels.cu"
+    ) -> Source:
+        """A module's text for this device's architecture, for `modules`."""
+        return Source(text, tuple(options), tuple(sorted((headers or {}).items())), name, self.arch)
+
+    def module(
+        self,
+        text: str,
+        options: Sequence[str] = (),
+        headers: dict[str, str] | None = None,
+        name: str = "kernels.cu",
+        registers: dict[str, int] | None = None,
+    ) -> Module:
+        """Compile one text. `headers` are those it includes; `registers` how many each kernel is known to use."""
+        source = self.source(text, options, headers, name)
+        return Module(self, source, compile_sources([source])[0], registers or {})
+
+    def modules(self, sources: Iterable[Source]) -> list[Module]:
+        """Compile many texts in one call of g++, which is much faster than one after the other."""
+        sources = list(sources)
+        return [Module(self, source, compiled, {}) for source, compiled in zip(sources, compile_sources(sources))]
+
+    # ---- the queue --------------------------------------------------------------------------------------------------
+
+    def enqueue_launch(self, function: Function, sizes: Dimensions, data: list[bytes]) -> None:
+        self._queue.append(lambda: self._run(function, sizes, data))
+
+    def enqueue_copy(self, buffer: Buffer, data: bytes, offset: int) -> None:
+        self.counts.copies_to_device += 1
+
+        def copy() -> None:
+            buffer.require_live()
+            ctypes.memmove(buffer.address + offset, data, len(data))
+            runtime().emulator_define(buffer.address, offset, len(data))
+
+        self._queue.append(copy)
+
+    def enqueue_release(self, buffer: Buffer) -> None:
+        self._queue.append(buffer.free)
+
+    def synchronize(self, reason: str = "synchronize") -> None:
+        """Run what is queued. After a fault the rest of the queue is dropped."""
+        self.counts.synchronizations.append(reason)
+        queue, self._queue = self._queue, []
+        for step in queue:
+            step()
+
+    # ---- one launch -------------------------------------------------------------------------------------------------
+
+    def _run(self, function: Function, sizes: Dimensions, data: list[bytes]) -> None:
+        values = [ctypes.create_string_buffer(one, max(len(one), 1)) for one in data]
+        arguments = (ctypes.c_void_p * max(len(values), 1))(*(ctypes.addressof(value) for value in values))
+        launch = Launch(
+            function.kernel.call,
+            arguments,
+            sizes.grid,
+            sizes.block,
+            sizes.shared_bytes,
+            self.seed + len(self.counts.launches),
+            function.module.static_shared(),
+            function.module.variables,
+            len(function.module.variables),
+            limits.STATIC_SHARED,
+            max(limits.STATIC_SHARED, function.max_dynamic_shared_size_bytes),
+            self.most_steps,
+        )
+        if runtime().emulator_launch(ctypes.byref(launch)) != 0:
+            raise self._fault(function)
+        self._count(function, sizes, data)
+
+    def _fault(self, function: Function) -> DeviceFault:
+        report = runtime().emulator_report().contents
+        kind, message = report.kind.decode(), report.message.decode()
+        line = report.site.line or None
+        if report.place:
+            line = line_of(function.module.path, runtime().emulator_offset(report.place) - 1)
+        thread = None if kind == "deadlock" else report.thread.as_tuple()
+        return DeviceFault(kind, message, function.name, line, report.block.as_tuple(), thread)
+
+    def _count(self, function: Function, sizes: Dimensions, data: list[bytes]) -> None:
+        number = runtime().emulator_launch_number()
+        traffic: dict[str, Traffic] = {}
+        for owner, parameters in buffers_of(function, data).items():
+            one = Traffic()
+            read_and_written = runtime().emulator_traffic(owner, number, ctypes.byref(one))
+            if read_and_written:
+                self._refuse_broken_promise(function, parameters)
+            traffic[parameters[0].name] = one
+        shared = Traffic()
+        runtime().emulator_shared_traffic(ctypes.byref(shared))
+        self.counts.launches.append(
+            LaunchCount(function.name, sizes.grid, sizes.block, sizes.shared_bytes, traffic, shared)
+        )
+
+    def _refuse_broken_promise(self, function: Function, parameters: list[Declared]) -> None:
+        """`__restrict__` promises that no other pointer leads to what is written through one."""
+        if len(parameters) > 1 and any(parameter.is_restricted for parameter in parameters):
+            names = " and ".join(f"`{parameter.text}`" for parameter in parameters)
+            raise DeviceFault(
+                "aliasing", f"{names} lead to one buffer, which the launch both reads and writes", function.name
+            )
+
+
+def buffers_of(function: Function, data: list[bytes]) -> dict[int, list[Declared]]:
+    """The buffers that a launch is given, each by its address, with the parameters that point into it."""
+    found: dict[int, list[Declared]] = {}
+    for parameter, value in zip(function.parameters, data):
+        if parameter.kind == "p":
+            owner = runtime().emulator_buffer_at(int.from_bytes(value, "little"))
+            if owner is not None:
+                found.setdefault(owner, []).append(parameter)
+    return found

@@ -1,0 +1,85 @@
+"""Buffers of the emulated device. What the host reads or writes goes through the device's queue, as launches do."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tests.cuda_emulator.native import runtime
+
+if TYPE_CHECKING:
+    from tests.cuda_emulator.device import Device
+
+__all__ = ["Buffer", "Slice"]
+
+
+class Buffer:
+    """Device memory. Its bytes are poison (NaN in every float type) until something writes them."""
+
+    def __init__(self, device: Device, nbytes: int, name: str) -> None:
+        if nbytes < 0:
+            raise ValueError(f"a buffer has 0 or more bytes, got {nbytes}")
+        address = runtime().emulator_allocate(nbytes, name.encode())
+        if not address:
+            raise MemoryError(f"no room for {nbytes} bytes")
+        self.device = device
+        self.nbytes = nbytes
+        self.name = name
+        self.address: int = address
+        self.freed = False
+
+    def __repr__(self) -> str:
+        return f"Buffer({self.name!r}, {self.nbytes} bytes{', freed' if self.freed else ''})"
+
+    def at(self, offset: int) -> Slice:
+        """A pointer into the buffer, some bytes after its start."""
+        return Slice(self, offset)
+
+    def copy_from(self, array: Any, offset: int = 0) -> Buffer:
+        """Queue a copy of a host array's bytes as they are now."""
+        data = np.ascontiguousarray(array).tobytes()
+        if offset < 0 or offset + len(data) > self.nbytes:
+            raise ValueError(f"{len(data)} bytes at byte {offset} do not fit {self!r}")
+        self.device.enqueue_copy(self, data, offset)
+        return self
+
+    def to_numpy(self, dtype: Any = np.float32, shape: Any = None) -> np.ndarray:
+        """Wait for the queue, and give the bytes as a host array. Counted as a synchronisation."""
+        self.device.synchronize(f"copy of `{self.name}` to the host")
+        self.require_live()
+        flat = np.frombuffer(ctypes.string_at(self.address, self.nbytes), np.dtype(dtype))
+        return (flat if shape is None else flat.reshape(shape)).copy()
+
+    def free(self) -> None:
+        """Free at once, waiting for nothing: what is queued already must not use the buffer."""
+        if not self.freed:
+            self.freed = True
+            runtime().emulator_free(self.address)
+
+    def release(self) -> None:
+        """Free when the queue gets there, as a memory pool does that serves one stream."""
+        self.device.enqueue_release(self)
+
+    def require_live(self) -> None:
+        if self.freed:
+            raise ValueError(f"{self!r} is used after it was freed")
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        return {"shape": (self.nbytes,), "typestr": "|u1", "data": (self.address, False), "version": 3}
+
+
+class Slice:
+    """A pointer into a buffer."""
+
+    def __init__(self, buffer: Buffer, offset: int) -> None:
+        self.buffer = buffer
+        self.address = buffer.address + offset
+        self.__cuda_array_interface__ = {
+            "shape": (buffer.nbytes - offset,),
+            "typestr": "|u1",
+            "data": (self.address, False),
+            "version": 3,
+        }
