@@ -2,6 +2,7 @@
 
 #include "memory.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <deque>
 #include <dlfcn.h>
@@ -32,9 +33,12 @@ std::map<std::uintptr_t, Mapping> mappings;
 std::deque<std::uintptr_t> freed;
 std::vector<std::unique_ptr<Region>> shared_memory;
 std::vector<std::pair<std::uintptr_t, std::uintptr_t>> modules;
-Region* last_found = nullptr;
+constexpr std::size_t KEPT = 64;
+Region* found_before[KEPT];  // by some bits of the address, so that the next look-up is short
 
 std::uint64_t rounded_up(std::uint64_t size, std::uint64_t step) { return (size + step - 1) / step * step; }
+
+void forget_found() { std::fill(found_before, found_before + KEPT, nullptr); }
 
 void forget_oldest() {
     const std::uintptr_t address = freed.front();
@@ -42,7 +46,7 @@ void forget_oldest() {
     munmap(mappings[address].start, mappings[address].size);
     mappings.erase(address);
     buffers.erase(address);
-    last_found = nullptr;
+    forget_found();
 }
 
 int add_module(dl_phdr_info* object, std::size_t, void* within) {
@@ -66,13 +70,14 @@ bool holds(const Region* region, std::uintptr_t address) {
 }  // namespace
 
 Region* region_at(std::uintptr_t address) {
-    if (holds(last_found, address)) return last_found;
+    Region*& kept = found_before[address >> 8 & (KEPT - 1)];
+    if (holds(kept, address)) return kept;
     for (auto& region : shared_memory)
-        if (holds(region.get(), address)) return last_found = region.get();
+        if (holds(region.get(), address)) return kept = region.get();
     auto after = buffers.upper_bound(address);
     if (after == buffers.begin()) return nullptr;
     Region* region = std::prev(after)->second.get();
-    return holds(region, address) ? last_found = region : nullptr;
+    return holds(region, address) ? kept = region : nullptr;
 }
 
 const Region* region_near(std::uintptr_t address, std::uint64_t distance) {
@@ -95,7 +100,7 @@ bool in_a_module(std::uintptr_t address) {
 
 void set_shared_memory() {
     shared_memory.clear();
-    last_found = nullptr;
+    forget_found();
     const auto base = reinterpret_cast<std::uintptr_t>(launch->static_shared);
     for (std::uint64_t i = 0; i < launch->variable_count; i++) {
         const SharedVariable& variable = launch->variables[i];
