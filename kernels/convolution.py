@@ -14,7 +14,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from gradtape.kernels import depthwise
-from gradtape.kernels.loops import share
+from gradtape.kernels.loops import share, sharing
 from gradtape.kernels.memory import empty
 from gradtape.kernels.products import add_product, images_at_once, images_summed_at_once, product
 from gradtape.kernels.windows import add, are_lines, tables
@@ -106,6 +106,48 @@ def convolve_input(
     return out
 
 
+# ------------------------------------------------------------------ the memory that they hold besides their results
+
+
+def convolve_scratch(x: Sizes, k: Sizes, dtype: Any, **windows: Sizes) -> list[int]:
+    """The bytes of each block that `convolve` holds besides its results, for operands of these shapes."""
+    (*window, channels, groups, results), space = k, x[1:-2]
+    if depthwise.pays(x[0], space, groups, channels, dtype):
+        return [depthwise.widened(x, results) * dtype.itemsize]
+    grid = _Grid(space, **windows)
+    rows, columns = math.prod(grid.counts), math.prod(window) * channels
+    unit = images_at_once(rows, columns, results)
+    work = x[0] * rows * groups * results * columns // results
+    return grid.held(x[0], unit, -(-x[0] // max(1, unit)), work, groups * channels * dtype.itemsize)
+
+
+def convolve_kernel_scratch(x: Sizes, g: Sizes, dtype: Any, **windows: Sizes) -> list[int]:
+    """The same of `convolve_kernel`."""
+    (n, *space, groups, channels), results = x, g[-1]
+    if depthwise.pays(n, tuple(space), groups, channels, dtype):
+        sums = n * math.prod(windows["window"]) * groups * results
+        return [depthwise.widened(x, results) * dtype.itemsize, sums * dtype.itemsize]
+    grid = _Grid(tuple(space), **windows)
+    rows, columns = math.prod(grid.counts), math.prod(windows["window"]) * channels
+    unit = images_summed_at_once(rows, columns, results)
+    parts = min(-(-n // max(1, unit)), PARTS) if unit else 1
+    held = grid.held(n, unit, parts, n * rows * groups * columns, groups * channels * dtype.itemsize)
+    return [*held, (parts + 1) * groups * columns * results * dtype.itemsize]
+
+
+def convolve_input_scratch(g: Sizes, k: Sizes, dtype: Any, shape: Sizes, **windows: Sizes) -> list[int]:
+    """The same of `convolve_input`."""
+    *window, channels, groups, results = k
+    if depthwise.pays(g[0], shape, groups, channels, dtype):
+        return [depthwise.widened((g[0], *shape, groups, channels), results) * dtype.itemsize]
+    grid = _Grid(shape, **windows)
+    rows, columns = math.prod(grid.counts), math.prod(window) * channels
+    unit = images_at_once(rows, results, columns)
+    work = g[0] * rows * groups * columns
+    held = grid.held(g[0], unit, -(-g[0] // max(1, unit)), work, groups * channels * dtype.itemsize, images=False)
+    return [*held, groups * columns * results * dtype.itemsize]
+
+
 def _shared(images: int, unit: int, work: int, run: Callable[[int, int], None]) -> None:
     """`run` for images in units; where BLAS has threads of its own, which would wait for each other, in one thread."""
     if unit:
@@ -149,6 +191,18 @@ class _Grid:
         cuts = [slice(r, min(r + lines, self.counts[0])) for r in range(0, self.counts[0], lines)]
         for first in range(0, n, images):
             yield slice(first, min(first + images, n)), cuts
+
+    def held(self, n: int, unit: int, parts: int, work: int, item: int, images: bool = True) -> list[int]:
+        """The bytes of patches of one block, and of its padded images, for each thread."""
+        threads = sharing(parts, work) if unit else 1
+        first = next(self.parts(-(-n // threads), item, unit), None)
+        if first is None:
+            return []
+        some, cuts = first
+        count = some.stop - some.start
+        patches = count * self.lying(cuts[0]) * math.prod(self.window) * item
+        padded = count * math.prod(self.padded) * item if images and self.is_padded else 0
+        return [patches, padded] * threads
 
     def matrices(self, x: Any, unit: int = 1) -> Iterator[tuple[Part, Any]]:
         """Patches as stacks of matrices, (groups, rows, window and channels), in memory that is used again."""

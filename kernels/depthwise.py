@@ -239,6 +239,11 @@ def pays(images: int, space: Sizes, groups: int, channels: int, dtype: Any) -> b
     return few and dtype in FLOATS and images * math.prod(space) * groups >= PAYS
 
 
+def widened(images: Sizes, results: int) -> int:
+    """Elements of images with every channel once for each of its results, where that makes another array."""
+    return math.prod(images) * results if results > 1 else 0
+
+
 class Loops:
     """The loops for images (n, *space, groups, 1) and a kernel with `results` for each group."""
 

@@ -94,6 +94,22 @@ class _Helpers:
 _HELPERS = _Helpers()
 
 
+class _Share:
+    """One thread's part of the rows. It lets go of what it runs before anybody hears that it is done: arrays in there
+    are memory that the next step takes again."""
+
+    __slots__ = ("run", "start", "stop")
+
+    def __init__(self, run: Callable[[int, int], None], start: int, stop: int) -> None:
+        self.run: Callable[[int, int], None] | None = run
+        self.start, self.stop = start, stop
+
+    def __call__(self) -> None:
+        run, self.run = self.run, None
+        assert run is not None
+        run(self.start, self.stop)
+
+
 def threads() -> int:
     """How many threads a loop may use: the cores that this thread may run on, or fewer if `OMP_NUM_THREADS` says so."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -101,17 +117,21 @@ def threads() -> int:
     return min(cores, int(limit)) if limit.isdigit() and int(limit) else cores
 
 
+def sharing(rows: int, work: int) -> int:
+    """How many threads share so many rows."""
+    parts = min(rows, work // SHARE)
+    return max(1, min(parts, threads())) if parts > 1 else 1
+
+
 def share(rows: int, work: int, run: Callable[[int, int], None]) -> None:
     """`run(start, stop)` for all rows, in several threads where there is enough work (elements that are touched).
     Rows must not depend on each other, so that results are the same for any number of threads."""
-    parts = min(rows, work // SHARE)
-    if parts > 1:
-        parts = min(parts, threads())
-    if parts <= 1:
+    parts = sharing(rows, work)
+    if parts == 1:
         run(0, rows)
         return
     cuts = [rows * k // parts for k in range(parts + 1)]
-    others = [_HELPERS.get().submit(run, a, b) for a, b in itertools.pairwise(cuts[1:])]
+    others = [_HELPERS.get().submit(_Share(run, a, b)) for a, b in itertools.pairwise(cuts[1:])]
     run(cuts[0], cuts[1])
     for other in others:
         other.result()

@@ -156,7 +156,7 @@ def _expanded(compose: Callable[[tuple[Aval, ...]], Kernel]) -> Kernel:
 
 def _composed(op: Composite, step: Step, avals: tuple[Aval, ...]) -> Kernel:
     """The host's own function where it has one that pays, else the graph as a program."""
-    if op.host is not None and op.pays(*avals, **step.params):
+    if op.host is not None and op.has_host(avals, step.params):
         return functools.partial(op.host, **step.params)
     return _single(op.expand(avals, **step.params))
 

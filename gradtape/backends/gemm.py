@@ -10,10 +10,13 @@ import numpy as np
 from gradtape.backends.formula import HALF
 from gradtape.backends.memory import empty
 from gradtape.backends.writing import product
+from gradtape.kernels.loops import share
+from gradtape.kernels.products import SMALL
 from gradtape.ops.contraction import parts
 
 PLENTY = 1 << 16  # elements of a result from which its memory is worth a question
 REUSED = 16  # so many rows of results for each row of a second matrix, and BLAS takes it faster in order
+PER_ELEMENT = 8  # multiply-adds that take as long as touching an element
 MATRIX = 32  # rows, columns and summed elements from which one product is worth a call of BLAS
 
 
@@ -177,8 +180,25 @@ def _stacked(
 
 
 def _product(a: Any, b: Any, lead: tuple[int, ...]) -> Any:
-    """Stacked matrices, into memory that was used before where there is some."""
-    return np.matmul(a, b, out=empty((*lead, a.shape[-2], b.shape[-1]), a.dtype))
+    """Stacked matrices, into memory that was used before where there is some. BLAS runs small ones in the thread that
+    asks: threads of ours share them."""
+    rows, inner, columns = a.shape[-2], a.shape[-1], b.shape[-1]
+    out = empty((*lead, rows, columns), a.dtype)
+    each = rows * inner * columns
+    if not lead or each > SMALL:
+        return np.matmul(a, b, out=out)
+
+    def run(start: int, stop: int) -> None:
+        some = slice(start, stop)
+        np.matmul(_within(a, some, out.ndim), _within(b, some, out.ndim), out=out[some])
+
+    share(lead[0], _size(lead) * each // PER_ELEMENT, run)
+    return out
+
+
+def _within(a: Any, some: slice, ndim: int) -> Any:
+    """The matrices of a stack that belong to some places of the whole stack's first axis."""
+    return a[some] if a.ndim == ndim and len(a) > 1 else a
 
 
 def _matmul(

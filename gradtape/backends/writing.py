@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from gradtape.backends.memory import empty, view, zeros
+from gradtape.kernels.loops import share
 from gradtape.kernels.outer import outer
 
-__all__ = ["empty", "product", "view", "zeros"]
+__all__ = ["empty", "product", "share", "view", "zeros"]
 
 
 def product(a: Any, b: Any, out: Any) -> None:

@@ -47,6 +47,9 @@ class Host(Protocol):
     def product(self, a: Any, b: Any, out: Any) -> None:
         """out = a * b; the operands have as many axes as `out`, of its sizes or 1."""
 
+    def share(self, rows: int, work: int, run: Callable[[int, int], None]) -> None:
+        """`run(start, stop)` for all rows, perhaps in several threads; `work`: elements that are touched."""
+
 
 class Placed(NamedTuple):
     """A term whose positions are known: its part of the result with letters from the largest step on (None where
@@ -227,10 +230,15 @@ def add_up(xp: Any, host: Host, view: Any, products: list[list[Any]], fresh: boo
         else:
             _product(xp, view, products[0], fresh)
         return
-    for block in _blocks(view.shape):
-        part = view[block] if block else view
-        for k, factors in enumerate(products):
-            _product(xp, part, [_inside(f, block) for f in factors], fresh and k == 0)
+    blocks = list(_blocks(view.shape))
+
+    def run(start: int, stop: int) -> None:
+        for block in blocks[start:stop]:
+            part = view[block] if block else view
+            for k, factors in enumerate(products):
+                _product(xp, part, [_inside(f, block) for f in factors], fresh and k == 0)
+
+    host.share(len(blocks), view.size * len(products), run)
 
 
 def _blocks(shape: tuple[int, ...]) -> Iterator[tuple[slice, ...]]:

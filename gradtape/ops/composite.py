@@ -5,7 +5,7 @@ in terms of operands and results. Passes that look inside replace the node by it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from gradtape.ir.aval import Aval
@@ -26,6 +26,7 @@ class Composite(Op):
       host: the same function of NumPy arrays, (*arrays, **params), where that beats the graph on the CPU; what
         looks inside sees the graph.
       pays: (*avals, **params); whether `host` is worth it for these operands.
+      scratch: (*avals, **params); the bytes of each block that `host` holds besides its results while it runs.
       axes: which axes of operands and result stand for each other, `"n*c,*co->n*o"`: a letter for each, a star for
         all others. What lies at each position of a letter that the result has is computed by itself, and no parameter
         says how many there are: rows can lie there side by side, so that `host` runs for all of them at once.
@@ -42,6 +43,7 @@ class Composite(Op):
         check: Callable[..., None],
         host: Callable[..., Any] | None = None,
         pays: Callable[..., bool] = lambda *avals, **params: True,
+        scratch: Callable[..., list[int]] = lambda *avals, **params: [],
         axes: str | None = None,
         samples: Iterable[Sample],
         errors: Iterable[BadSample] = (),
@@ -49,7 +51,7 @@ class Composite(Op):
         notes: str = "",
     ) -> None:
         self.body, self.rule, self.check = body, vjp, check
-        self.host, self.pays, self.axes = host, pays, axes
+        self.host, self.pays, self.scratch, self.axes = host, pays, scratch, axes
         self.graphs: dict[Any, Graph] = {}
         super().__init__(name, doc=doc, samples=samples, errors=errors, notes=notes)
 
@@ -65,6 +67,10 @@ class Composite(Op):
                 self.graphs.clear()
             self.graphs[key] = found
         return found
+
+    def has_host(self, avals: Sequence[Aval], params: Mapping[str, Any]) -> bool:
+        """Whether `host` runs for these operands."""
+        return self.host is not None and self.pays(*avals, **params)
 
     def names(self, ranks: Sequence[int]) -> tuple[list[Names], Names]:
         """The letters of `axes` for operands and a result with so many axes."""

@@ -8,6 +8,7 @@ results). Nothing but operands is kept for gradients: patches are taken anew."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from gradtape.ir.aval import Aval
@@ -15,6 +16,7 @@ from gradtape.ir.errors import InvalidArgumentError
 from gradtape.ir.graph import Node, Value
 from gradtape.ir.shapes import Shape, shape_text
 from gradtape.kernels import convolution as host
+from gradtape.kernels.halves import computed
 from gradtape.ops.composite import Composite
 from gradtape.ops.contraction import conjugate
 from gradtape.ops.op import emit
@@ -133,6 +135,16 @@ def _kernel_vjp(node: Node, c: Value) -> list[Value | None]:
 
 # ------------------------------------------------------------------ declarations
 
+
+def _held(sizes: Callable[..., list[int]]) -> Callable[..., list[int]]:
+    """What a function of the host holds besides its results; halves are widened before."""
+
+    def scratch(a: Aval, b: Aval, **params: Any) -> list[int]:
+        return sizes(a.dims, b.dims, computed(a.dtype).numpy_dtype, **params)
+
+    return scratch
+
+
 LINE: dict[str, Sizes] = {"window": (2,), "strides": (1,), "dilations": (1,), "low": (0,), "high": (0,)}
 PLANE: dict[str, Sizes] = {"window": (2, 2), "strides": (2, 1), "dilations": (1, 2), "low": (1, 0), "high": (0, 2)}
 WIDE: dict[str, Sizes] = {"window": (4,), "strides": (1,), "dilations": (1,), "low": (2,), "high": (1,)}
@@ -176,6 +188,7 @@ CONVOLVE = Composite(
     vjp=_convolve_vjp,
     check=_check_convolve,
     host=host.convolve,
+    scratch=_held(host.convolve_scratch),
     axes="n*gc,*cgo->n*go",
     samples=_samples(0, 1),
     errors=[
@@ -194,6 +207,7 @@ CONVOLVE_INPUT = Composite(
     vjp=_input_vjp,
     check=_check_input,
     host=host.convolve_input,
+    scratch=_held(host.convolve_input_scratch),
     axes="n*go,*cgo->n*gc",
     samples=_samples(2, 1, True),
     errors=[
@@ -208,6 +222,7 @@ CONVOLVE_KERNEL = Composite(
     vjp=_kernel_vjp,
     check=_check_weights,
     host=host.convolve_kernel,
+    scratch=_held(host.convolve_kernel_scratch),
     axes="n*gc,n*go->*cgo",
     samples=_samples(0, 2),
     errors=[

@@ -101,7 +101,7 @@ class ChunkProgram:
             graph = self._graph(count, begin)
             reads = self.backward.reads(graph.outputs)
             compiled = self.backward.compiler(Graph([*reads.values, begin], graph.outputs))
-            self.plans[count] = (reads, compiled, peak_bytes(compiled.runs))
+            self.plans[count] = (reads, compiled, peak_bytes(compiled.runs, again=True))
         return self.plans[count]
 
     def _graph(self, count: int, begin: Value) -> Graph:

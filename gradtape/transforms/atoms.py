@@ -80,7 +80,7 @@ def _once(step: Step, avals: tuple[Aval, ...], spells: Spells) -> Graph | None:
     if isinstance(op, Pointwise) and op.formula is not None:
         inputs = tuple(map(Value, avals))
         return Graph(inputs, [instantiate(op.formula, dict(zip(op.operands, inputs, strict=True)), avals[-1].dtype)])
-    if isinstance(op, Composite) and not (op.host is not None and op.pays(*avals, **step.params)):
+    if isinstance(op, Composite) and not op.has_host(avals, step.params):
         return op.expand(avals, **step.params)
     if isinstance(op, Reduction) and op.body is not None:
         return op.expand(avals, **step.params)

@@ -307,7 +307,7 @@ def _pointwise_place(node: Node, walks: Sequence[Walk], g: Group) -> tuple[Place
             if place[out] not in (None, axis):
                 return None, g.loops
             place[out] = axis
-    loops = list(g.loops)
+    loops, known = list(g.loops), list(place)
     for k, n in enumerate(dims):
         if n == 1 or place[k] is not None:
             continue
@@ -319,7 +319,9 @@ def _pointwise_place(node: Node, walks: Sequence[Walk], g: Group) -> tuple[Place
         if not free:
             loops.append(n)
     used = [p for p in place if p is not None]
-    return (tuple(place), loops) if len(set(used)) == len(used) else (None, g.loops)
+    if len(set(used)) < len(used) or (place != known and used != sorted(used)):
+        return None, g.loops  # elements that lie side by side would be far apart in the order of the loops
+    return tuple(place), loops
 
 
 def _unify(found: dict[int, int], theirs: Place, wanted: Sequence[int | None]) -> bool:

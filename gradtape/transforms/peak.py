@@ -12,6 +12,7 @@ from gradtape.ir.index import Index
 from gradtape.ir.shapes import size_of
 from gradtape.kernels.memory import LARGE, SLACK
 from gradtape.ops.assembling import placed
+from gradtape.ops.composite import Composite
 from gradtape.ops.contraction import Contraction, parts
 from gradtape.ops.control import Region
 from gradtape.ops.fused import Fused
@@ -22,15 +23,20 @@ from gradtape.ops.tiles import Tiles
 POSITION = 8  # bytes
 
 
-def peak_bytes(graph: Graph) -> int:
+def peak_bytes(graph: Graph, again: bool = False) -> int:
     """The most memory that is held at one time while the nodes run in order, inputs not counted: the results that are
     still needed, what a node needs besides while it runs, and the blocks that the pool keeps for the next results.
-    Views own nothing."""
+    Views own nothing. `again`: the graph runs several times, and the pool holds what it left."""
+    pool: list[int] = []
+    highest = _peak(graph, pool)
+    return max(highest, _peak(graph, pool)) if again else highest
+
+
+def _peak(graph: Graph, pool: list[int]) -> int:
     nodes = graph.nodes
     last = {id(v): k for k, n in enumerate(nodes) for v in n.inputs}
     last.update((id(v), len(nodes)) for v in graph.outputs)
     live: dict[int, _Held] = {}
-    pool: list[int] = []
     highest = 0
     for k, node in enumerate(nodes):
         is_view = isinstance(node.step.op, Structural) and node.step.op.view
@@ -38,12 +44,15 @@ def peak_bytes(graph: Graph) -> int:
             pooled = not is_view and _is_pooled(node) and v.aval.nbytes >= LARGE
             size = 0 if is_view else _taken(pool, v.aval.nbytes) if pooled else v.aval.nbytes
             live[id(v)] = _Held(size, last.get(id(v), k), pooled)
+        blocks = [_taken(pool, size) for size in _blocks(node)]
         held = sum(h.size for h in live.values()) + sum(pool)
-        highest = max(highest, held + _scratch(node))
+        highest = max(highest, held + sum(blocks) + _scratch(node))
+        pool += [size for size in blocks if size >= LARGE]
         if is_view:
             _extend(live, node.inputs, max(last.get(id(v), k) for v in node.outputs))
         pool += [h.size for h in live.values() if h.until <= k and h.pooled]
         live = {v: h for v, h in live.items() if h.until > k}
+    pool += [h.size for h in live.values() if h.pooled]
     return highest
 
 
@@ -71,11 +80,21 @@ def _taken(pool: list[int], size: int) -> int:
 # ------------------------------------------------------------------ what a node needs while it runs
 
 
+def _blocks(node: Node) -> list[int]:
+    """The bytes of each block that a function of the host takes besides its results; large ones come from the pool."""
+    op, avals = node.step.op, [v.aval for v in node.inputs]
+    if isinstance(op, Composite) and op.has_host(avals, node.step.params):
+        return op.scratch(*avals, **node.step.params)
+    return []
+
+
 def _scratch(node: Node) -> int:
-    op = node.step.op
+    op, avals = node.step.op, tuple(v.aval for v in node.inputs)
     match op:
         case Contraction():
             return _copied(node)
+        case Composite() if not op.has_host(avals, node.step.params):
+            return max(0, peak_bytes(op.expand(avals, **node.step.params)) - sum(v.aval.nbytes for v in node.outputs))
         case Tiles():
             return peak_bytes(node.step.params["graph"])
         case Fused():  # op by op, as long as its kernel is not there
@@ -97,7 +116,7 @@ def _written_by_index(node: Node) -> int:
         late = [vectors[p.where] for a in t.axes for p in a if isinstance(p.where, int)]
         if not all(map(_is_line, late)) or (not late and placed(t, dims, ()).part is None):
             count, copied = _condensed(t)
-            most = max(most, copied * wide + count * (POSITION + 3 * wide))
+            most = max(most, copied * wide + count * (POSITION + 2 * wide))
     return most
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import time
 import tracemalloc
 from collections.abc import Callable
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 import gradtape as tf
+from gradtape.kernels.background import BACKGROUND
 from gradtape.kernels.memory import POOL, empty
 
 RNG = np.random.default_rng(11)
@@ -50,6 +52,23 @@ def residual(x: Any) -> Any:
     return x
 
 
+FILTERS = [_weights(3, 3, 4, 16), _weights(3, 3, 16, 32), _weights(5, 5, 4, 1)]
+
+
+def convolved(x: Any) -> Any:
+    x = tf.tanh(tf.nn.conv2d(x, FILTERS[0], 1, "SAME"))
+    return tf.reduce_mean(tf.nn.conv2d(x, FILTERS[1], 2, "SAME"), axis=[1, 2])
+
+
+def convolved_each(x: Any) -> Any:
+    return tf.reduce_sum(tf.nn.depthwise_conv2d(x, FILTERS[2], [1, 1, 1, 1], "SAME"), axis=2)
+
+
+def convolved_back(x: Any) -> Any:
+    x = tf.nn.conv2d_transpose(x, FILTERS[0][:, :, :4], (len(x), 24, 24, 4), 2, "SAME")
+    return tf.reduce_mean(x, axis=[1])
+
+
 PROGRAMS: dict[str, tuple[Callable[[Any], Any], tuple[int, ...]]] = {
     "network": (network, (64, 64)),
     "attention": (attention, (48, 64)),
@@ -58,12 +77,18 @@ PROGRAMS: dict[str, tuple[Callable[[Any], Any], tuple[int, ...]]] = {
     "residual": (residual, (48, 64)),
     "sorted, which is written by index": (lambda x: tf.sort(tf.matmul(x, HEADS[0]), axis=1), (40, 64)),
     "gathered with repetitions": (lambda x: tf.gather(network(x), [3, 1, 1, 0] * 8, axis=1), (48, 64)),
+    "convolved": (convolved, (8, 12, 12, 4)),
+    "convolved channel by channel": (convolved_each, (4, 20, 20, 4)),
+    "convolved in the other direction": (convolved_back, (4, 12, 12, 16)),
     "a sum of all": (lambda x: network(x) * tf.reduce_sum(x), (40, 64)),
 }
 
 
 def seen(run: Callable[[], Any]) -> int:
-    """The bytes that are allocated at most while something runs for the second time, with an empty pool."""
+    """The bytes that are allocated at most while something runs again, with an empty pool."""
+    run()
+    while BACKGROUND.running:  # loops that are compiled would count
+        time.sleep(0.01)
     run()
     gc.collect()
     POOL.clear()
@@ -85,7 +110,7 @@ def test_the_peak_is_what_the_plan_says(name: str, parts: int | None) -> None:
         y = f(x)
     rows: Any = {} if parts is None else {"parallel_iterations": -(-int(np.prod(y.shape)) // parts)}
     plan = tape.plan_jacobian(y, x, **rows)
-    assert plan.chunks == (parts or 1)
+    assert plan.chunks >= (parts or 1)  # whole runs of axes
     assert plan.peak_bytes == pytest.approx(seen(lambda: tape.jacobian(y, x, **rows)), rel=0.1)
 
 
