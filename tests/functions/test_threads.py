@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pytest
 
 import gradtape as tf
+from gradtape.backends import clusters, small
+from gradtape.kernels.compiled import Compiler
+from gradtape.runtime import backward
+from tests.kernels.conftest import fast, folder, strict  # noqa: F401  (fixtures: compilers of kernels)
 
 THREADS = 8
 
@@ -112,3 +118,49 @@ def test_random_numbers_of_threads_differ() -> None:
     f = tf.function(lambda: tf.random.normal([4]))
     drawn = at_once(lambda k: [f().numpy().tolist() for _ in range(3)])
     assert len({tuple(x) for rows in drawn for x in rows}) == 3 * THREADS
+
+
+PROGRAMS: list[Callable[[Any], Any]] = [
+    lambda x: tf.tanh(x * 1.5) * tf.exp(-tf.square(x)),
+    lambda x: tf.nn.softmax(tf.sin(x) + 0.5 * x),
+    lambda x: tf.math.log1p(tf.square(x)) - tf.reduce_mean(x, axis=-1, keepdims=True),
+]
+
+
+def everything_of(size: int) -> list[Any]:
+    """Values, gradients and Jacobians of the programs: eagerly, and traced anew."""
+    found = []
+    x = tf.constant(np.linspace(-1.0, 1.0, size).reshape(2, -1))
+    for program in PROGRAMS:
+        for f in (program, tf.function(program)):
+            with tf.GradientTape(persistent=True) as tape:
+                tape.watch(x)
+                y = f(x)
+            found += [y.numpy(), tape.gradient(y, x).numpy(), tape.jacobian(y, x).numpy()]
+    return found
+
+
+def test_recorded_and_traced_programs_while_plans_are_dropped_and_kernels_compiled(
+    fast: Compiler,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sizes = (6, 8, 20)
+    monkeypatch.setattr(clusters.POLICY, "compile", "never")
+    wanted = {size: everything_of(size) for size in sizes}
+    monkeypatch.setattr(clusters.POLICY, "compile", "background")
+    for module in (clusters, small):
+        monkeypatch.setattr(module, "PATIENCE", 0.0)
+    monkeypatch.setattr(backward, "MAX_PROGRAMS", 4)
+    deadline = time.monotonic() + 120
+
+    def work(k: int) -> int:
+        rounds = 0
+        while rounds < 3 or (not fast.compiled + fast.loaded and time.monotonic() < deadline):
+            for size in (*sizes[k % 3 :], *sizes[: k % 3]):
+                for found, value in zip(everything_of(size), wanted[size], strict=True):
+                    np.testing.assert_allclose(found, value, rtol=1e-12, atol=1e-12)
+            rounds += 1
+        return rounds
+
+    at_once(work)
+    assert fast.compiled + fast.loaded, "kernels ran among the programs"
