@@ -7,7 +7,8 @@ or changed too early shows, and every wait of the host is counted, also a hidden
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from tests.cuda_emulator import limits
@@ -17,6 +18,7 @@ from tests.cuda_emulator.faults import DeviceFault
 from tests.cuda_emulator.memory import Buffer
 from tests.cuda_emulator.module import Dimensions, Function, Module
 from tests.cuda_emulator.native import Launch, Traffic, runtime
+from tests.cuda_emulator.streams import Event, Schedule, Stream
 from tests.cuda_emulator.text import Source
 
 __all__ = ["Counts", "Device", "LaunchCount"]
@@ -69,7 +71,9 @@ class Device:
         self.seed = seed
         self.most_steps = most_steps
         self.counts = Counts()
-        self._queue: list[Callable[[], None]] = []
+        self.schedule = Schedule(seed)
+        self.default_stream = Stream(self.schedule, "the default stream")
+        self.current_stream = self.default_stream
 
     # ---- memory -----------------------------------------------------------------------------------------------------
 
@@ -103,10 +107,23 @@ class Device:
         sources = list(sources)
         return [Module(self, source, compiled, {}) for source, compiled in zip(sources, compile_sources(sources))]
 
-    # ---- the queue --------------------------------------------------------------------------------------------------
+    # ---- streams ----------------------------------------------------------------------------------------------------
+
+    def new_stream(self, name: str) -> Stream:
+        """A stream that nothing but events puts in an order with others."""
+        return Stream(self.schedule, name)
+
+    @contextmanager
+    def using(self, stream: Stream) -> Iterator[Stream]:
+        """Queue on this stream what the block queues."""
+        before, self.current_stream = self.current_stream, stream
+        try:
+            yield stream
+        finally:
+            self.current_stream = before
 
     def enqueue_launch(self, function: Function, sizes: Dimensions, data: list[bytes]) -> None:
-        self._queue.append(lambda: self._run(function, sizes, data))
+        self.current_stream.enqueue(lambda: self._run(function, sizes, data))
 
     def enqueue_copy(self, buffer: Buffer, data: bytes, offset: int) -> None:
         self.counts.copies_to_device += 1
@@ -116,17 +133,19 @@ class Device:
             ctypes.memmove(buffer.address + offset, data, len(data))
             runtime().emulator_define(buffer.address, offset, len(data))
 
-        self._queue.append(copy)
+        self.current_stream.enqueue(copy)
 
-    def enqueue_release(self, buffer: Buffer) -> None:
-        self._queue.append(buffer.free)
-
-    def synchronize(self, reason: str = "synchronize") -> None:
-        """Run what is queued. After a fault the rest of the queue is dropped."""
+    def synchronize(
+        self, reason: str = "synchronize", stream: Stream | None = None, event: Event | None = None
+    ) -> None:
+        """Wait for all that is queued, or on one stream only, or up to an event. A fault drops what is left."""
         self.counts.synchronizations.append(reason)
-        queue, self._queue = self._queue, []
-        for step in queue:
-            step()
+        if stream is not None:
+            self.schedule.run(lambda: not stream.steps)
+        elif event is not None:
+            self.schedule.run(lambda: event.is_reached)
+        else:
+            self.schedule.run(lambda: False)
 
     # ---- one launch -------------------------------------------------------------------------------------------------
 

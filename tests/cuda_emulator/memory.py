@@ -29,6 +29,7 @@ class Buffer:
         self.name = name
         self.address: int = address
         self.freed = False
+        self.stream = device.current_stream
 
     def __repr__(self) -> str:
         return f"Buffer({self.name!r}, {self.nbytes} bytes{', freed' if self.freed else ''})"
@@ -46,8 +47,8 @@ class Buffer:
         return self
 
     def to_numpy(self, dtype: Any = np.float32, shape: Any = None) -> np.ndarray:
-        """Wait for the queue, and give the bytes as a host array. Counted as a synchronisation."""
-        self.device.synchronize(f"copy of `{self.name}` to the host")
+        """Wait for the current stream, and give the bytes as a host array. Counted as a synchronisation."""
+        self.device.synchronize(f"copy of `{self.name}` to the host", self.device.current_stream)
         self.require_live()
         flat = np.frombuffer(ctypes.string_at(self.address, self.nbytes), np.dtype(dtype))
         return (flat if shape is None else flat.reshape(shape)).copy()
@@ -59,8 +60,8 @@ class Buffer:
             runtime().emulator_free(self.address)
 
     def release(self) -> None:
-        """Free when the queue gets there, as a memory pool does that serves one stream."""
-        self.device.enqueue_release(self)
+        """Free when the stream that it was allocated on gets there, as a memory pool does."""
+        self.stream.enqueue(self.free)
 
     def require_live(self) -> None:
         if self.freed:

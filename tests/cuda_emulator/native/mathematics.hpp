@@ -104,14 +104,14 @@ EMULATOR_BY_DOUBLE(sinpi, emulator_sinpi(x))
 EMULATOR_BY_DOUBLE(cospi, emulator_cospi(x))
 #undef EMULATOR_BY_DOUBLE
 
-inline bool isnan(float x) { return __builtin_isnan(x); }
-inline bool isnan(double x) { return __builtin_isnan(x); }
-inline bool isinf(float x) { return __builtin_isinf(x) != 0; }
-inline bool isinf(double x) { return __builtin_isinf(x) != 0; }
-inline bool isfinite(float x) { return __builtin_isfinite(x); }
-inline bool isfinite(double x) { return __builtin_isfinite(x); }
-inline bool signbit(float x) { return __builtin_signbit(x) != 0; }
-inline bool signbit(double x) { return __builtin_signbit(x) != 0; }
+inline int isnan(float x) { return __builtin_isnan(x) != 0; }
+inline int isnan(double x) { return __builtin_isnan(x) != 0; }
+inline int isinf(float x) { return __builtin_isinf(x) != 0; }
+inline int isinf(double x) { return __builtin_isinf(x) != 0; }
+inline int isfinite(float x) { return __builtin_isfinite(x) != 0; }
+inline int isfinite(double x) { return __builtin_isfinite(x) != 0; }
+inline int signbit(float x) { return __builtin_signbit(x) != 0; }
+inline int signbit(double x) { return __builtin_signbit(x) != 0; }
 
 // ---- smaller, larger, absolute --------------------------------------------------------------------------------------
 

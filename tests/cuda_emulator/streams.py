@@ -1,0 +1,104 @@
+"""Streams: each does its work in the order in which it was queued, and only events put two of them in an order."""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tests.cuda_emulator.faults import DeviceFault
+
+__all__ = ["Event", "Schedule", "Stream"]
+
+
+@dataclass
+class Mark:
+    """One recording of an event."""
+
+    reached: bool = False
+
+
+class Event:
+    """A place in a stream that others may wait for. Until it is recorded nobody has to."""
+
+    def __init__(self) -> None:
+        self.mark = Mark(reached=True)
+
+    @property
+    def is_reached(self) -> bool:
+        return self.mark.reached
+
+
+@dataclass
+class Step:
+    """One piece of work, or a wait (`run` is None) for a mark."""
+
+    run: Callable[[], None] | None
+    waits_for: Mark
+
+    @property
+    def is_ready(self) -> bool:
+        return self.waits_for.reached
+
+
+class Stream:
+    """Work that waits for its turn."""
+
+    def __init__(self, schedule: Schedule, name: str) -> None:
+        self.schedule = schedule
+        self.name = name
+        self.steps: deque[Step] = deque()
+
+    def enqueue(self, run: Callable[[], None]) -> None:
+        self.steps.append(Step(run, Mark(reached=True)))
+        self.schedule.notice(self)
+
+    def record(self, event: Event) -> None:
+        """Let the event stand for all that is queued here until now."""
+        mark = event.mark = Mark()
+
+        def reach() -> None:
+            mark.reached = True
+
+        self.enqueue(reach)
+
+    def wait_event(self, event: Event) -> None:
+        """What is queued from here on waits for what the event stands for now."""
+        self.steps.append(Step(None, event.mark))
+        self.schedule.notice(self)
+
+
+class Schedule:
+    """Runs the streams' work when somebody waits for it; which stream goes first is left to the seed."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.busy: list[Stream] = []
+
+    def notice(self, stream: Stream) -> None:
+        if stream not in self.busy:
+            self.busy.append(stream)
+
+    def run(self, is_enough: Callable[[], bool]) -> None:
+        """Work until it is enough, or nothing is left. A fault drops all that was queued."""
+        try:
+            while not is_enough() and self.busy:
+                self._step()
+        except BaseException:
+            for stream in self.busy:
+                stream.steps.clear()
+            self.busy.clear()
+            raise
+
+    def _step(self) -> None:
+        ready = [stream for stream in self.busy if stream.steps[0].is_ready]
+        if not ready:
+            names = ", ".join(stream.name for stream in self.busy)
+            raise DeviceFault("deadlock", f"{names}: waits for an event that a fault has dropped", "(no kernel)")
+        stream = ready[0] if len(ready) == 1 else self.random.choice(ready)
+        step = stream.steps.popleft()
+        if not stream.steps:
+            self.busy.remove(stream)
+        if step.run is not None:
+            step.run()

@@ -1,0 +1,114 @@
+"""Streams and events: what is in an order, and what only seems to be."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.cuda_emulator.device import Device
+from tests.cuda_emulator.faults import DeviceFault
+from tests.cuda_emulator.memory import Buffer
+from tests.cuda_emulator.streams import Event
+
+KERNEL = 'extern "C" __global__ void step(const float* x, float* out) { out[threadIdx.x] = 2 * x[threadIdx.x] + 1; }'
+
+
+def ones(device: Device, name: str) -> Buffer:
+    return device.alloc(128, name).copy_from(np.ones(32, np.float32))
+
+
+def two_streams(seed: int, *, with_event: bool) -> float:
+    """A kernel on another stream reads what one on the default stream writes."""
+    device = Device(seed=seed)
+    step = device.module(KERNEL).get_function("step")
+    x, y, z = (ones(device, name) for name in "xyz")
+    device.synchronize()
+    other = device.new_stream("other")
+    step((1,), (32,), (x, y))
+    if with_event:
+        event = Event()
+        device.default_stream.record(event)
+        other.wait_event(event)
+    with device.using(other):
+        step((1,), (32,), (y, z))
+        return float(z.to_numpy()[0])
+
+
+def test_without_an_event_any_order_comes() -> None:
+    assert {two_streams(seed, with_event=False) for seed in range(8)} == {3.0, 7.0}
+
+
+def test_an_event_puts_streams_in_an_order() -> None:
+    assert {two_streams(seed, with_event=True) for seed in range(8)} == {7.0}
+
+
+def test_waiting_for_one_stream_leaves_the_others() -> None:
+    device = Device()
+    step = device.module(KERNEL).get_function("step")
+    x, y = ones(device, "x"), ones(device, "y")
+    device.synchronize()
+    event = Event()
+    assert event.is_reached
+    other = device.new_stream("other")
+    device.default_stream.record(event)
+    with device.using(other):
+        step((1,), (32,), (x, y))
+    device.synchronize("the event", event=event)
+    assert event.is_reached
+    device.synchronize("the stream", stream=other)
+    assert [launch.kernel for launch in device.counts.launches] == ["step"]
+    assert device.counts.synchronizations == ["synchronize", "the event", "the stream"]
+
+
+def test_memory_is_released_on_its_own_stream() -> None:
+    """The pool's owner gives it back while another stream still has to read it."""
+    kinds = set()
+    for seed in range(8):
+        device = Device(seed=seed)
+        step = device.module(KERNEL).get_function("step")
+        x, y = ones(device, "x"), ones(device, "y")
+        device.synchronize()
+        with device.using(device.new_stream("other")):
+            step((1,), (32,), (x, y))
+        x.release()
+        try:
+            device.synchronize()
+            kinds.add("none")
+        except DeviceFault as fault:
+            kinds.add(fault.kind)
+    assert kinds == {"none", "freed"}
+
+
+def test_an_event_that_was_never_recorded_holds_nobody_up() -> None:
+    device = Device()
+    other = device.new_stream("other")
+    other.wait_event(Event())
+    done = Event()
+    other.record(done)
+    device.synchronize()
+    assert done.is_reached
+
+
+def test_an_event_that_is_recorded_again_stands_for_the_new_place() -> None:
+    device = Device()
+    event = Event()
+    device.default_stream.record(event)
+    first = event.mark
+    device.default_stream.record(event)
+    device.synchronize("once", event=event)
+    assert first.reached
+    assert event.is_reached
+
+
+def test_what_waits_for_dropped_work_is_told_so() -> None:
+    device = Device()
+    other, event = device.new_stream("other"), Event()
+    device.module(KERNEL).get_function("step")((1,), (32,), (0, 0))
+    device.default_stream.record(event)
+    with pytest.raises(DeviceFault):
+        device.synchronize()
+    other.wait_event(event)
+    with pytest.raises(DeviceFault, match="other: waits for an event that a fault has dropped") as caught:
+        device.synchronize()
+    assert caught.value.kind == "deadlock"
+    device.synchronize()  # nothing is left
