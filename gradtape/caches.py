@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from gradtape.kernels.background import BACKGROUND
-from gradtape.kernels.compiled import COMPILER, cache_folder
+from gradtape.kernels.compiled import COMPILER
+from gradtape.kernels.disk import cache_folder
 from gradtape.kernels.memory import POOL
 from gradtape.runtime.backward import COUNTS, PROGRAMS
 from gradtape.runtime.record import TRIE

@@ -19,7 +19,7 @@ from gradtape import backends
 from gradtape.version import __version__
 
 # What the package cannot do without, under the names that pip knows.
-REQUIRED = ("numpy", "numba", "optree", "opt_einsum", "ml_dtypes", "safetensors", "tqdm", "diastatic-malt")
+REQUIRED = ("numpy", "numba", "llvmlite", "optree", "opt_einsum", "ml_dtypes", "safetensors", "tqdm", "diastatic-malt")
 # CuPy is one package for each CUDA version; `cupy` is the one built from source.
 CUPY_PACKAGES = ("cupy-cuda13x", "cupy-cuda12x", "cupy")
 # Longer than any healthy start of CUDA, shorter than anyone's patience.

@@ -48,7 +48,8 @@ class Function:
         self.signature = inspect.signature(python)
         if owner is not None:
             self.signature = _without_first(self.signature)
-        self._plain: dict[int, Any] = {}  # by how many there are: the structure of positional tensors that are all
+        self._has_defaults = any(p.default is not p.empty for p in self.signature.parameters.values())
+        self._straight: dict[tuple[Aval, ...], Any] = {}  # traces for positional tensors alone: nothing to bind
         self._traces: OrderedDict[Key, ConcreteFunction] = OrderedDict()
         self._general: list[Key] = []  # signatures with unknown dimensions
         self._eager: set[Key] = set()
@@ -80,6 +81,10 @@ class Function:
     # ------------------------------------------------------------------ calls
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        avals = tuple([x._aval for x in args if type(x) is EagerTensor])
+        alone = len(avals) == len(args) and not kwargs
+        if alone and (trace := self._straight.get(avals)) is not None:
+            return trace.run(args)
         leaves, spec = self._arguments(args, kwargs)
         key = (spec, tuple(map(key_of, leaves)))
         concrete = self._traces.get(key)
@@ -94,6 +99,8 @@ class Function:
                 self._eager.add(key)
                 _warn(self.name, e)
                 return self.python_function(*args, **kwargs)
+        if alone and len(leaves) == len(args) and not self._has_defaults and self.options.signature is None:
+            self._straight[avals] = concrete.trace
         return concrete.run(leaves)
 
     def get_concrete_function(self, *args: Any, **kwargs: Any) -> ConcreteFunction:
@@ -133,6 +140,7 @@ class Function:
             self._general.append(key)
         while len(self._traces) > MAX_TRACES:
             old, _ = self._traces.popitem(last=False)
+            self._straight.clear()
             self._general = [g for g in self._general if g != old]
         return concrete
 
@@ -189,9 +197,6 @@ class Function:
 
     def _arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], Any]:
         """The leaves of all arguments, arrays and what the input signature says as tensors, and their structure."""
-        plain = not kwargs and all(type(x) is EagerTensor for x in args)
-        if plain and (known := self._plain.get(len(args))) is not None:
-            return list(args), known  # nothing to bind, to convert or to flatten
         bound = self.signature.bind(*args, **kwargs)
         bound.apply_defaults()
         given: tuple[Any, ...] = bound.args
@@ -200,8 +205,6 @@ class Function:
             given = (*self._checked(given[: len(signature)], signature), *given[len(signature) :])
         arguments: Any = (given, bound.kwargs)
         leaves, spec = optree.tree_flatten(arguments, none_is_leaf=True)
-        if plain and signature is None and len(given) == len(args) and not bound.kwargs:
-            self._plain[len(args)] = spec
         return [as_argument(x) for x in leaves], spec
 
     def _checked(self, given: Sequence[Any], signature: tuple[Any, ...]) -> list[Any]:

@@ -1,54 +1,47 @@
-"""Rendered kernels compiled by Numba in the background and kept on disk. Floor: kernels.
+"""Rendered kernels compiled in the background. Floor: kernels.
 
-The text of a kernel goes into a file whose name is the hash of the text, of the arguments' types and of what compiles
-it; Numba keeps the machine code beside it. Nobody waits for the compiler: `request` answers with a ticket whose
-`function` is there when it is."""
+The name of a kernel is the hash of its text, of its arguments' types and of what compiles it; under that name its
+machine code is kept on disk. Nobody waits for the compiler: `request` answers with a ticket whose `function` is there
+when it is."""
 
 from __future__ import annotations
 
-import builtins
 import functools
-import hashlib
-import itertools
 import os
-import pickle
 import queue
-import stat
-import sys
-import tempfile
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol
+
+import numpy as np
 
 from gradtape.ir.dtypes import DType
 from gradtape.ir.show import show
+from gradtape.kernels.arguments import INTEGER, Array, Entry, Number, Parameter
+from gradtape.kernels.entries import entry_of, key_of
 from gradtape.kernels.halves import computed, stored
 from gradtape.kernels.kernel import Kernel, partial_dtype
-from gradtape.kernels.spelling import environment, fingerprint
+from gradtape.kernels.objects import ObjectCode, object_code
+from gradtape.kernels.spelling import environment
 
-MAX_FILES = 1024  # kernels kept on disk; the oldest go first
 MAX_TICKETS = 4096
-OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": {"contract", "nsz"}}
-DAMAGED = (pickle.UnpicklingError, EOFError, AttributeError, ImportError, IndexError, KeyError, ValueError, OSError)
-
-Function = Callable[..., Any]
+OPTIONS: dict[str, Any] = {"error_model": "numpy", "fastmath": {"contract", "nsz"}}
 
 
 class Source(Protocol):
     """What can be compiled: the text of functions whose names end in an @, which stands for the key; `kernel@` is
-    called from outside, with arguments of the types `signature`."""
+    called from outside, with such arguments, and may answer with a bool or an integer."""
 
     @property
     def text(self) -> str: ...
 
     @property
-    def words(self) -> Sequence[str]:
-        """What the machine code depends on besides the text."""
+    def parameters(self) -> Sequence[Parameter]: ...
 
-    def signature(self) -> Any: ...
+    @property
+    def answer(self) -> np.dtype[Any] | None: ...
 
 
 class Ticket:
@@ -57,13 +50,12 @@ class Ticket:
     __slots__ = ("done", "error", "function", "name", "source", "text")
 
     def __init__(self, key: str, source: Source) -> None:
-        # Symbols of machine code are told apart by the names of functions: those from disk may have been made anywhere.
         self.name, self.source, self.text = f"kernel_{key}", source, source.text.replace("@(", f"_{key}(")
-        self.function: Function | None = None
+        self.function: Entry | None = None
         self.error: BaseException | None = None
         self.done = threading.Event()
 
-    def wait(self) -> Function:
+    def wait(self) -> Entry:
         """The function, once it is compiled.
 
         Raises:
@@ -91,8 +83,7 @@ class Compiler:
 
     def request(self, source: Source) -> Ticket:
         """The ticket of a source; the first request begins to compile it."""
-        words = [fingerprint(), sys.implementation.cache_tag or "", *_options(), *source.words, source.text]
-        key = hashlib.sha256("\n".join(words).encode()).hexdigest()[:32]
+        key = key_of(source.text, source.parameters, OPTIONS)
         with self.lock:
             found = self.tickets.get(key)
             if found is None:
@@ -136,41 +127,26 @@ class Compiler:
             ticket.error = e
         ticket.done.set()
 
-    def _compile(self, ticket: Ticket) -> Function:
+    def _compile(self, ticket: Ticket) -> Entry:
         """The machine code, from disk if it is there."""
-        path = _written(ticket)
-        if path is not None:
-            try:
-                if not _is_whole(path):
-                    _forget(path, text=False)
-                before = self.loaded
-                made = self._njit(ticket, str(path), True)
-                if self.loaded == before:
-                    _seal(path)
-                return made
-            except DAMAGED:
-                _forget(path)
-        return self._njit(ticket, "<gradtape kernel>", False)
-
-    def _njit(self, ticket: Ticket, path: str, cache: bool) -> Function:
-        import numba
-
-        # By name: what Numba keeps on disk would hold all that is in there, and what others put into it.
-        # From disk, a function belongs to a module that can be imported.
-        inside = {"inner": numba.njit(**OPTIONS), "__builtins__": builtins, "__name__": __name__}
-        names = environment() | inside
-        exec(compile(ticket.text, path, "exec"), names)
-        function = numba.njit(ticket.source.signature(), cache=cache, **OPTIONS)(names[ticket.name])
-        hits = sum(function.stats.cache_hits.values()) if cache else 0
-        self.loaded += hits
-        self.compiled += not hits
-        compiled: Function = function
-        return compiled
+        entry, found = entry_of(ticket.name, ticket.source.parameters, functools.partial(_object_code, ticket))
+        self.loaded += found
+        self.compiled += not found
+        return entry
 
 
-def _options() -> list[str]:
-    """The options as words."""
-    return [f"{k}={sorted(v) if isinstance(v, set) else v}" for k, v in OPTIONS.items()]
+def _object_code(ticket: Ticket) -> ObjectCode:
+    return object_code(function_of(ticket), ticket.name, ticket.source.parameters, ticket.source.answer, OPTIONS)
+
+
+def function_of(ticket: Ticket) -> Callable[..., Any]:
+    """A kernel as a Python function."""
+    import numba
+
+    names = environment() | {"inner": numba.njit(**OPTIONS)}
+    exec(compile(ticket.text, "<gradtape kernel>", "exec"), names)
+    function: Callable[..., Any] = names[ticket.name]
+    return function
 
 
 COMPILER = Compiler()
@@ -188,104 +164,17 @@ class KernelSource:
         return self.kernel.text
 
     @property
-    def words(self) -> Sequence[str]:
+    def answer(self) -> np.dtype[Any] | None:
+        return np.dtype(bool) if self.kernel.limited else None
+
+    @property
+    def parameters(self) -> Sequence[Parameter]:
         kernel = self.kernel
-        written = [w.access.dtype.name for w in kernel.writes] + [partial_dtype(w).name for w in kernel.sinks]
-        return [*written, *(d.name for d in self.reads), *(d.name for _, d in kernel.numbers)]
-
-    def signature(self) -> Any:
-        import numba
-        from numba.core import types
-
-        kernel = self.kernel
-
-        def element(dtype: DType) -> Any:
-            return numba.from_dtype(stored(dtype))
-
-        return (types.boolean if kernel.limited else types.void)(
-            *(types.Array(element(w.access.dtype), 1, "C") for w in kernel.writes),
-            *(types.Array(element(partial_dtype(w)), 1, "C") for w in kernel.sinks),
-            *(types.Array(element(self.reads[k]), 1, "C", readonly=True) for k in kernel.arrays),
-            *(element(computed(self.reads[k])) for k in kernel.scalars),
-            *(element(d) for _, d in kernel.numbers),
-            *[types.int64] * (len(kernel.integers) + 2),
+        return (
+            *(Array(stored(w.access.dtype), written=True) for w in kernel.writes),
+            *(Array(stored(partial_dtype(w)), written=True) for w in kernel.sinks),
+            *(Array(stored(self.reads[k])) for k in kernel.arrays),
+            *(Number(stored(computed(self.reads[k]))) for k in kernel.scalars),
+            *(Number(stored(d)) for _, d in kernel.numbers),
+            *[INTEGER] * (len(kernel.integers) + 2),
         )
-
-
-# ------------------------------------------------------------------ on disk
-
-
-def cache_folder() -> Path:
-    """Where compiled kernels are kept: `GRADTAPE_CACHE`, or a folder in the user's cache."""
-    chosen = os.environ.get("GRADTAPE_CACHE")
-    if chosen:
-        return Path(chosen)
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return Path(base) / "gradtape" / "kernels"
-
-
-def _written(ticket: Ticket) -> Path | None:
-    """The file of a kernel's text, which is only believed if it holds exactly that; None where none can be kept: then
-    the kernel is compiled in every process."""
-    folder = cache_folder()
-    path = folder / f"{ticket.name}.py"
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if not _is_own(folder):
-            return None
-        if path.exists() and path.read_text() == ticket.text:
-            return path
-        handle, name = tempfile.mkstemp(dir=folder, suffix=".part")
-        with os.fdopen(handle, "w") as f:
-            f.write(ticket.text)
-        os.replace(name, path)
-        _bound(folder)
-    except OSError:
-        return None
-    return path
-
-
-def _is_own(folder: Path) -> bool:
-    """Whether nobody else can put machine code into a folder."""
-    if not hasattr(os, "getuid"):
-        return True
-    found = folder.stat()
-    return found.st_uid == os.getuid() and not found.st_mode & stat.S_IWOTH
-
-
-def _bound(folder: Path) -> None:
-    """Drop the oldest kernels beyond the bound."""
-    kept = sorted(folder.glob("kernel_*.py"), key=lambda p: p.stat().st_mtime)
-    for path in itertools.islice(kept, max(0, len(kept) - MAX_FILES)):
-        _forget(path)
-
-
-def _beside(path: Path) -> list[Path]:
-    """What Numba keeps of a file."""
-    return sorted(path.parent.glob(f"__pycache__/{path.stem}*"))
-
-
-def _forget(path: Path, text: bool = True) -> None:
-    for p in (*([path] if text else []), path.with_suffix(".sum"), *_beside(path)):
-        p.unlink(missing_ok=True)
-
-
-def _sum(path: Path) -> str:
-    """What the machine code of a kernel adds up to."""
-    return hashlib.sha256(b"".join(p.read_bytes() for p in _beside(path))).hexdigest()
-
-
-def _seal(path: Path) -> None:
-    """Note what was compiled, so that it is known again: processes end while they write, and disks fail."""
-    handle, name = tempfile.mkstemp(dir=path.parent, suffix=".part")
-    with os.fdopen(handle, "w") as f:
-        f.write(_sum(path))
-    os.replace(name, path.with_suffix(".sum"))
-
-
-def _is_whole(path: Path) -> bool:
-    """Whether the machine code of a kernel is what was compiled, or there is none."""
-    if not _beside(path):
-        return True
-    seal = path.with_suffix(".sum")
-    return seal.exists() and seal.read_text() == _sum(path)

@@ -4,14 +4,18 @@ A program is a list of steps over names; an op that has no scalar spelling here 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from gradtape.ir.cluster import Operation
 from gradtape.ir.dtypes import float64
-from gradtape.kernels.background import in_background
+from gradtape.kernels.arguments import Array, Number, Parameter
+from gradtape.kernels.compiled import COMPILER
 from gradtape.kernels.loops import share
-from gradtape.kernels.spelling import environment, is_limited, spelled
+from gradtape.kernels.spelling import is_limited, spelled
 from gradtape.kernels.vector_math import FORMS
 
 
@@ -38,7 +42,7 @@ def source(program: ElementwiseProgram) -> str | None:
     if any(s.op not in FORMS or FORMS[s.op].condition or is_limited(s.op) for s in program.steps):
         return None
     operands = [*(f"{a}_" for a in program.arrays), *program.scalars]
-    lines = [f"def loop({', '.join(operands)}):"]
+    lines = [f"def kernel@({', '.join(operands)}):"]
     lines += [f"    for i in range({operands[0]}.size):"]  # from 0, so that no index can be negative
     lines += [f"        {a} = {a}_[i]" for a in program.arrays]
     lines += [f"        {s.result} = {spelled(Operation(s.op, (), float64), s.operands, False)}" for s in program.steps]
@@ -46,34 +50,29 @@ def source(program: ElementwiseProgram) -> str | None:
     return "\n".join(lines)
 
 
+@dataclass(frozen=True)
+class LoopSource:
+    """The text of a loop over elements, and of what it is called with."""
+
+    text: str
+    parameters: tuple[Parameter, ...]
+    answer: None = None
+
+
 class BackgroundLoop:
     """A loop that is compiled in another thread; `run` says whether it could be used already."""
 
-    def __init__(self, text: str, program: ElementwiseProgram, dtype: Any) -> None:
-        self.text, self.program, self.dtype = text, program, dtype
-        self.function: Callable[..., None] | None = None
-        in_background(self._compile)
+    def __init__(self, text: str, program: ElementwiseProgram, dtype: np.dtype[Any]) -> None:
+        written = len(program.results)
+        arrays = [Array(dtype, written=k < written) for k in range(len(program.arrays))]
+        self.ticket = COMPILER.request(LoopSource(text, (*arrays, *[Number(dtype)] * len(program.scalars))))
 
-    def _compile(self) -> None:
-        import numba
-        from numba.core import types
-
-        element = numba.from_dtype(self.dtype)
-        written = types.Array(element, 1, "C")
-        read = types.Array(element, 1, "C", readonly=True)
-        signature = types.void(
-            *[written] * len(self.program.results),
-            *[read] * (len(self.program.arrays) - len(self.program.results)),
-            *[element] * len(self.program.scalars),
-        )
-        names = environment()
-        exec(compile(self.text, "<gradtape elementwise loop>", "exec"), names)
-        options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": {"contract", "nsz"}}
-        self.function = numba.njit(signature, **options)(names["loop"])
+    def is_ready(self) -> bool:
+        return self.ticket.function is not None
 
     def run(self, arrays: Sequence[Any], scalars: Sequence[Any]) -> bool:
         """Write the results over the first of the flat arrays, if the loop is there; threads share the elements."""
-        function = self.function
+        function = self.ticket.function
         if function is None:
             return False
         size = arrays[0].size

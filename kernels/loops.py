@@ -10,11 +10,16 @@ import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
+from gradtape.kernels.arguments import INTEGER, Array, Entry, Integers, Parameter
 from gradtape.kernels.background import in_background
+from gradtape.kernels.entries import entry_of, key_of
+from gradtape.kernels.objects import object_code
 
 SHARE = 1 << 18  # elements from which another thread pays
+OPTIONS: dict[str, Any] = {"error_model": "numpy"}
 
 
 class Loop:
@@ -26,11 +31,11 @@ class Loop:
 
     def __init__(self, function: Callable[..., None], arguments: str) -> None:
         self.function, self.arguments = function, arguments
-        self.compiled: dict[Any, Callable[..., None]] = {}
+        self.compiled: dict[Any, Entry] = {}
         self.begun: set[Any] = set()
         self.lock = threading.Lock()
 
-    def soon(self, dtype: Any) -> Callable[..., None] | None:
+    def soon(self, dtype: Any) -> Entry | None:
         """The compiled loop if it is there already; else another thread begins to compile it."""
         found = self.compiled.get(dtype)
         if found is None and dtype not in self.begun:
@@ -38,7 +43,7 @@ class Loop:
             in_background(lambda: self.of(dtype))
         return found
 
-    def of(self, dtype: Any) -> Callable[..., None]:
+    def of(self, dtype: Any) -> Entry:
         """The compiled loop for elements of a NumPy dtype."""
         found = self.compiled.get(dtype)
         if found is None:
@@ -46,25 +51,20 @@ class Loop:
                 found = self.compiled.get(dtype) or self.compiled.setdefault(dtype, self._compile(dtype))
         return found
 
-    def _compile(self, dtype: Any) -> Callable[..., None]:
-        import numba
-        from numba.core import types
+    def _compile(self, dtype: Any) -> Entry:
+        function = self.function
+        parameters = [_parameter(word, dtype) for word in self.arguments.split()]
+        where = f"{function.__qualname__}\n{Path(function.__code__.co_filename).read_text(encoding='utf-8')}"
+        name = f"loop{function.__name__}_{key_of(where, parameters, OPTIONS)}"
+        entry, _ = entry_of(name, parameters, lambda: object_code(function, name, parameters, None, OPTIONS))
+        return entry
 
-        element = numba.from_dtype(dtype)
 
-        def argument(word: str) -> Any:
-            kind, size = word.lstrip("=")[0], int(word.lstrip("=")[1:] or 0)
-            if kind == "n":
-                return types.UniTuple(types.int64, size) if size else types.int64
-            return types.Array(element if kind == "x" else types.int64, size, "C", readonly=word[0] != "=")
-
-        signature = types.void(*map(argument, self.arguments.split()))
-        try:
-            return numba.njit(signature, cache=True, nogil=True, error_model="numpy")(self.function)
-        except RuntimeError as e:  # no folder that can be written to
-            if "cannot cache" not in str(e):
-                raise
-            return numba.njit(signature, nogil=True, error_model="numpy")(self.function)
+def _parameter(word: str, dtype: Any) -> Parameter:
+    kind, size = word.lstrip("=")[0], int(word.lstrip("=")[1:] or 0)
+    if kind == "n":
+        return Integers(size) if size else INTEGER
+    return Array(dtype if kind == "x" else INTEGER.dtype, size, written=word[0] == "=")
 
 
 def loop(arguments: str) -> Callable[[Callable[..., None]], Loop]:
@@ -100,8 +100,8 @@ class _Share:
 
     __slots__ = ("run", "start", "stop")
 
-    def __init__(self, run: Callable[[int, int], None], start: int, stop: int) -> None:
-        self.run: Callable[[int, int], None] | None = run
+    def __init__(self, run: Callable[[int, int], object], start: int, stop: int) -> None:
+        self.run: Callable[[int, int], object] | None = run
         self.start, self.stop = start, stop
 
     def __call__(self) -> None:
@@ -123,7 +123,7 @@ def sharing(rows: int, work: int) -> int:
     return max(1, min(parts, threads())) if parts > 1 else 1
 
 
-def share(rows: int, work: int, run: Callable[[int, int], None]) -> None:
+def share(rows: int, work: int, run: Callable[[int, int], object]) -> None:
     """`run(start, stop)` for all rows, in several threads where there is enough work (elements that are touched).
     Rows must not depend on each other, so that results are the same for any number of threads."""
     parts = sharing(rows, work)

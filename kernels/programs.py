@@ -11,6 +11,7 @@ import numpy as np
 
 from gradtape.ir.cluster import Cluster
 from gradtape.ir.dtypes import DType
+from gradtape.kernels.arguments import Array, Parameter
 from gradtape.kernels.kernel import Kernel
 from gradtape.kernels.render import render
 
@@ -114,15 +115,10 @@ class ProgramSource:
     spaces: tuple[DType, ...]
 
     @property
-    def words(self) -> Sequence[str]:
-        return [d.name for d in self.spaces]
+    def answer(self) -> np.dtype[Any]:
+        return np.dtype(bool)
 
-    def signature(self) -> Any:
-        import numba
-        from numba.core import types
-
-        return types.boolean(
-            *(types.Array(numba.from_dtype(d.numpy_dtype), 1, "C") for d in self.spaces),
-            types.Array(types.int64, 2, "C", readonly=True),
-            types.Array(types.float64, 1, "C", readonly=True),
-        )
+    @property
+    def parameters(self) -> Sequence[Parameter]:
+        spaces = (Array(d.numpy_dtype, written=True) for d in self.spaces)
+        return *spaces, Array(np.dtype(np.int64), 2), Array(np.dtype(np.float64))

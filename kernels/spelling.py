@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import math
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +12,7 @@ import numpy as np
 from gradtape.ir.cluster import Operation
 from gradtape.ir.dtypes import DType, bfloat16, bool_, float16, float32, float64, int32, int64
 from gradtape.kernels import vector_halves
-from gradtape.kernels.vector_math import ANYWHERE, FORMS, functions, version
+from gradtape.kernels.vector_math import ANYWHERE, FORMS, functions
 
 DTYPES = (float32, float64, int32, int64, bool_)
 HALVES = (float16, bfloat16)
@@ -102,16 +100,6 @@ def literal(e: Operation) -> str | None:
     if value not in PLAIN or (value == 0 and math.copysign(1, value) < 0):
         return None
     return f"{e.dtype.name}({value if e.dtype.is_floating else int(value)!r})"
-
-
-@functools.cache
-def fingerprint() -> str:
-    """What compiles kernels, and from which functions: what is on disk belongs to one of these."""
-    import llvmlite
-    import numba
-
-    own = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:16]
-    return f"{numba.__version__} {llvmlite.__version__} {version()} {own}"
 
 
 def environment() -> dict[str, Any]:

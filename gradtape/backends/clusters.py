@@ -13,6 +13,7 @@ import numpy as np
 from gradtape.backends.formula import HALF
 from gradtape.backends.memory import empty
 from gradtape.ir.cluster import Cluster, Write, by_the_way
+from gradtape.kernels.arguments import Entry, answered
 from gradtape.kernels.compiled import COMPILER, KernelSource, Ticket
 from gradtape.kernels.kernel import Kernel, partial_dtype
 from gradtape.kernels.loops import SHARE, share
@@ -111,11 +112,11 @@ class FusedKernel:
 class Native:
     """A compiled kernel with its arguments in order."""
 
-    def __init__(self, fused: FusedKernel, kernel: Kernel, function: Callable[..., Any]) -> None:
+    def __init__(self, fused: FusedKernel, kernel: Kernel, function: Entry) -> None:
         cluster = fused.cluster
         self.fused, self.kernel, self.function = fused, kernel, function
         self.outs = [(*shape, w) for shape, w in zip(fused.shapes, cluster.writes, strict=True)]
-        self.arrays = [cluster.reads[k].operand for k in kernel.arrays]
+        self.arrays = [(cluster.reads[k].operand, cluster.reads[k].access.dtype.numpy_dtype) for k in kernel.arrays]
         self.scalars = [cluster.reads[k].operand for k in kernel.scalars]
         numbers = [dtype.numpy_dtype.type(value) for value, dtype in kernel.numbers]
         self.constants = (*numbers, *kernel.integers)
@@ -130,8 +131,9 @@ class Native:
             made = self.direct(*arrays)
             return self._anywhere(arrays) if made is None else made
         results = [empty(shape, dtype) for shape, dtype, _ in self.outs]
-        writes = [_bits(r.reshape(-1)) for r, (_, _, w) in zip(results, self.outs, strict=True) if w.monoid is None]
-        given = (*[_flat(arrays[k]) for k in self.arrays], *[_number(arrays[k]) for k in self.scalars], *self.constants)
+        writes = [_bits(r) for r, (_, _, w) in zip(results, self.outs, strict=True) if w.monoid is None]
+        reads = [_bits(_flat(arrays[k], dtype)) for k, dtype in self.arrays]
+        given = (*reads, *[_number(arrays[k]) for k in self.scalars], *self.constants)
         if self.kernel.sinks:
             far = self._in_parts(writes, given, results)
         else:
@@ -146,26 +148,34 @@ class Native:
         if self.kernel.sinks or self.elements >= 2 * SHARE:
             return None
         env: dict[str, Any] = {
-            "function": self.function,
+            "entry": self.function.run,
+            "pack": self.function.pack,
+            "answered": answered,
             "empty": np.empty,
             "flat": _flat,
             "number": _number,
-            "bits": _bits,
         }
-        names = [f"x{k}" for k in range(1 + max([*self.arrays, *self.scalars], default=-1))]
+        names = [f"x{k}" for k in range(1 + max([*(k for k, _ in self.arrays), *self.scalars], default=-1))]
         lines = [f"def run({', '.join([*names, '*others'])}):"]
         for k, (shape, dtype, _) in enumerate(self.outs):
             env[f"shape{k}"], env[f"dtype{k}"] = shape, dtype
             lines.append(f"    w{k} = empty(shape{k}, dtype{k})")
+        for j, (k, dtype) in enumerate(self.arrays):
+            env[f"d{j}"] = dtype
+            lines.append(f"    a{j} = flat(x{k}, d{j})")
         env |= {f"c{k}": c for k, c in enumerate((*self.constants, 0, self.extent))}
         arguments = [
-            *(_as_argument(f"w{k}", shape, dtype) for k, (shape, dtype, _) in enumerate(self.outs)),
-            *(f"flat(x{k})" for k in self.arrays),
+            *(f"id(w{k})" for k in range(len(self.outs))),
+            *(f"id(a{k})" for k in range(len(self.arrays))),
             *(f"number(x{k})" for k in self.scalars),
             *(f"c{k}" for k in range(len(self.constants) + 2)),
         ]
-        call = f"function({', '.join(arguments)})"
-        lines += [f"    if {call}:", "        return None"] if self.kernel.limited else [f"    {call}"]
+        lines += [
+            f"    far = entry(pack({', '.join(arguments)}))",
+            "    if far:",
+            "        answered(far)",
+            "        return None",
+        ]
         results = "".join(f"w{k}, " if shape else f"w{k}[()], " for k, (shape, _, _) in enumerate(self.outs))
         exec(compile("\n".join([*lines, f"    return ({results})"]), "<gradtape call of a kernel>", "exec"), env)
         run: Run = env["run"]
@@ -209,22 +219,18 @@ class Native:
         return self.slow(*arrays)
 
 
-def _flat(a: Any) -> Any:
-    if a.dtype in HALF:
-        return _bits(np.ascontiguousarray(a).reshape(-1))
-    if a.ndim == 1 and a.strides[0] == a.itemsize:
+def _flat(a: Any, dtype: Any) -> Any:
+    """An array as kernels read it."""
+    if type(a) is np.ndarray and a.dtype is dtype and a.flags.c_contiguous:
         return a
-    return a.reshape(-1) if a.flags.c_contiguous else np.ascontiguousarray(a).reshape(-1)
+    if a.dtype != dtype:
+        raise TypeError(f"A kernel reads {dtype}, got an array {a.shape} of {a.dtype}. Please report this.")
+    return np.ascontiguousarray(a)
 
 
 def _bits(a: Any) -> Any:
-    """A flat array of halves as what kernels read and write."""
+    """An array of halves as what kernels read and write."""
     return a.view(np.uint16) if a.dtype in HALF else a
-
-
-def _as_argument(name: str, shape: tuple[int, ...], dtype: Any) -> str:
-    flat = name if len(shape) == 1 else f"{name}.reshape(-1)"
-    return f"bits({flat})" if dtype in HALF else flat
 
 
 def _number(a: Any) -> Any:

@@ -111,7 +111,7 @@ class Packed:
             self.constants.append(v)
         return self.places[id(v)]
 
-    def with_function(self, function: Callable[..., bool], tail: Run) -> Run:
+    def with_function(self, function: Callable[..., int], tail: Run) -> Run:
         """The program of arrays; None where an operand was beyond what its operations take. `tail` makes the results
         from what they show."""
         spaces = list(self.program.spaces)

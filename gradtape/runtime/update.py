@@ -54,7 +54,7 @@ class _Update:
             text = source(program)
             if text is not None and self.dtype in (np.float32, np.float64):
                 self.loop = BackgroundLoop(text, program, np.dtype(self.dtype))
-        if self.loop is None or self.loop.function is None:
+        if self.loop is None or not self.loop.is_ready():
             return False
         for target, value in zip(targets, operands, strict=False):
             if target is not value:

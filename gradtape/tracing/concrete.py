@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import threading
 import weakref
 from collections import Counter
@@ -27,6 +28,7 @@ from gradtape.tracing.signatures import TensorSpec
 TRACING = threading.RLock()  # one thread traces at a time: a function that traces another one waits for no third
 TRACES: weakref.WeakSet[Trace] = weakref.WeakSet()  # those that somebody holds
 COUNTS: Counter[str] = Counter()  # traces made
+_READ = operator.methodcaller("read")
 
 
 class Trace:
@@ -76,7 +78,7 @@ class Trace:
 
     def run(self, tensors: Sequence[Tensor]) -> Any:
         """The results for other tensors; variables are read now, and assigned at the end."""
-        made = self.compiled([*tensors, *(v.read() for v in self.variables), *self.captured])
+        made = self.compiled([*tensors, *map(_READ, self.variables), *self.captured])
         count = len(made) - len(self.assigned)
         for v, new in zip(self.assigned, made[count:], strict=True):
             _assign(v, new)

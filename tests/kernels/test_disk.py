@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import multiprocessing
 import os
 import subprocess
@@ -10,14 +11,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import llvmlite.binding as llvm
 import numpy as np
 import pytest
 
 from gradtape.backends import clusters
 from gradtape.ir.dtypes import float32
 from gradtape.ir.graph import Graph
-from gradtape.kernels import compiled as compiling
+from gradtape.kernels import disk as on_disk
+from gradtape.kernels import entries
 from gradtape.kernels.compiled import Compiler
+from gradtape.kernels.objects import ObjectCode
 from gradtape.ops.op import emit
 from tests.kernels.steps import drawn, given_of, kernel_of, wide
 
@@ -48,7 +52,7 @@ def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def code(disk: Path) -> list[Path]:
-    return sorted(disk.glob("__pycache__/*.nbc"))
+    return sorted(disk.glob("*.code"))
 
 
 def test_the_next_compiler_finds_it(disk: Path) -> None:
@@ -59,12 +63,12 @@ def test_the_next_compiler_finds_it(disk: Path) -> None:
 
 
 SECOND = """
-import numpy as np, gradtape as tf
+import sys, numpy as np, gradtape as tf
 from gradtape.kernels.compiled import COMPILER
 f = tf.function(lambda x: tf.exp(tf.tanh(x)) * 3.25 - x)
 x = np.linspace(-1, 1, 60, dtype=np.float32).reshape(5, 12)
 np.testing.assert_allclose(f(tf.constant(x)), np.exp(np.tanh(x)) * 3.25 - x, rtol=1e-5)
-print(COMPILER.compiled, COMPILER.loaded)
+print(COMPILER.compiled, COMPILER.loaded, "numba" in sys.modules)
 """
 
 
@@ -86,42 +90,90 @@ def processes(disk: Path, count: int) -> list[str]:
 
 
 def test_processes_at_once_and_after_each_other(disk: Path) -> None:
+    """Those that find machine code on disk do not load its compiler."""
+    made, found = "1 0 True", "0 1 False"
     first = processes(disk, 2)
-    assert all(a in ("1 0", "0 1") for a in first) and "1 0" in first
-    assert processes(disk, 1)[0] in ("0 1", "1 0")  # both may have written: then it is compiled once more
-    assert processes(disk, 1) == ["0 1"]
+    assert set(first) <= {made, found} and made in first
+    assert processes(disk, 1) == [found]
+    assert [p.suffix for p in disk.iterdir()] == [".code"]
 
 
-def flip(path: Path) -> None:
+def flip(path: Path, at: int) -> None:
     data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 0xFF
+    data[at] ^= 0xFF
     path.write_bytes(bytes(data))
 
 
 DAMAGE: dict[str, Callable[[Path], object]] = {
-    "one byte is another": lambda disk: flip(code(disk)[0]),
-    "half of it is there": lambda disk: code(disk)[0].write_bytes(code(disk)[0].read_bytes()[:200]),
-    "it is empty": lambda disk: code(disk)[0].write_bytes(b""),
-    "it is gone": lambda disk: code(disk)[0].unlink(),
-    "the index is another": lambda disk: flip(next(disk.glob("__pycache__/*.nbi"))),
-    "nothing says what it was": lambda disk: next(disk.glob("*.sum")).unlink(),
+    "one byte is another": lambda path: flip(path, -9),
+    "one byte of its beginning is another": lambda path: flip(path, 3),
+    "its sum is another": lambda path: flip(path, 40),
+    "half of it is there": lambda path: path.write_bytes(path.read_bytes()[: path.stat().st_size // 2]),
+    "less than its beginning is there": lambda path: path.write_bytes(path.read_bytes()[:30]),
+    "it is empty": lambda path: path.write_bytes(b""),
+    "it is gone": lambda path: path.unlink(),
+    "it is of another version": lambda path: path.write_bytes(path.read_bytes().replace(b" 1\n", b" 2\n", 1)),
+    "it is a folder": lambda path: (path.unlink(), path.mkdir()),
 }
 
 
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
 def test_damaged_files_are_made_again(disk: Path, damage: Callable[[Path], object]) -> None:
     assert compile_one() == (1, 0)
-    damage(disk)
+    (path,) = code(disk)
+    damage(path)
+    assert compile_one() == (1, 0)
+    if path.is_file():
+        assert compile_one() == (0, 1)
+
+
+def test_the_code_of_another_kernel_is_not_believed(disk: Path) -> None:
+    assert compile_one() == (1, 0)
+    (path,) = code(disk)
+    x = given_of((4,), dtype=float32)[0]
+    kernel_of(Graph([x], [emit("tanh", emit("negative", x))]))(*drawn(Graph([x], [])))
+    (other,) = set(code(disk)) - {path}
+    path.write_bytes(other.read_bytes())
+    assert compile_one() == (1, 0)  # it compares the numbers
+
+
+def test_code_for_another_processor_is_not_found(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert compile_one() == (1, 0)
+    monkeypatch.setattr(entries, "processor", lambda: "another")
+    assert compile_one() == (1, 0)
+    assert len(code(disk)) == 2
+    monkeypatch.undo()
+
+
+def test_code_that_calls_what_is_not_there_is_made_again(disk: Path) -> None:
+    """A process may have libraries that the next one does not have."""
+    assert compile_one() == (1, 0)
+    (path,) = code(disk)
+    absent = ObjectCode(calling("not_there_at_all"), ("not_there_at_all",))
+    on_disk.write(path.stem, absent.code)
     assert compile_one() == (1, 0)
     assert compile_one() == (0, 1)
 
 
-def test_another_text_is_not_believed(disk: Path) -> None:
-    assert compile_one() == (1, 0)
-    (path,) = disk.glob("*.py")
-    path.write_text(path.read_text().replace("exp(", "log("))
-    assert sum(compile_one()) == 1  # it compares the numbers
-    assert "log(" not in path.read_text()
+def calling(name: str) -> bytes:
+    """Object code that calls a function of this name."""
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    text = f"declare void @{name}()\ndefine i32 @entry(i8* %words) {{\n  call void @{name}()\n  ret i32 0\n}}\n"
+    module = llvm.parse_assembly(text)
+    machine = llvm.Target.from_default_triple().create_target_machine(codemodel="jitdefault", jit=True)
+    code: bytes = machine.emit_object(module)
+    return code
+
+
+def test_code_that_only_numba_can_serve_runs_and_is_not_kept(disk: Path) -> None:
+    here = ctypes.CFUNCTYPE(None)(lambda: calls.append(1))
+    calls: list[int] = []
+    name = "known_to_llvm_alone"
+    llvm.add_symbol(name, ctypes.cast(here, ctypes.c_void_p).value)
+    entry, found = entries.entry_of("entry", (), lambda: ObjectCode(calling(name), (name,)))
+    entry()
+    assert (found, calls, code(disk)) == (False, [1], [])
 
 
 def test_a_folder_of_somebody_else_is_not_read(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,15 +199,14 @@ def test_where_nothing_can_be_kept_it_runs_all_the_same(tmp_path: Path, monkeypa
 
 
 def test_the_oldest_are_dropped(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiling, "MAX_FILES", 2)
+    monkeypatch.setattr(on_disk, "MAX_FILES", 2)
     assert compile_one() == (1, 0)
-    old = next(disk.glob("kernel_*.py"))
+    (old,) = code(disk)
     os.utime(old, (1, 1))
     for k in range(2):
         x, y = given_of((4,), (4,), dtype=float32)
         kernel_of(Graph([x, y], [emit("exp", emit("add" if k else "subtract", x, y))]))(*drawn(Graph([x, y], [])))
-    assert len(list(disk.glob("kernel_*.py"))) == 2 and not old.exists()
-    assert len(code(disk)) == 2 == len(list(disk.glob("*.sum")))
+    assert len(code(disk)) == 2 and not old.exists()
     assert compile_one() == (1, 0)
 
 

@@ -13,8 +13,9 @@ import pytest
 import gradtape as tf
 from gradtape import caches
 from gradtape.backends import clusters
+from gradtape.kernels.arguments import Entry
 from gradtape.kernels.background import Background
-from gradtape.kernels.compiled import Compiler, Function, Ticket
+from gradtape.kernels.compiled import Compiler, Ticket
 from gradtape.kernels.memory import LARGE, POOL, empty
 
 
@@ -64,7 +65,7 @@ class SlowCompiler(Compiler):
         super().__init__()
         self.go = threading.Event()
 
-    def _compile(self, ticket: Ticket) -> Function:
+    def _compile(self, ticket: Ticket) -> Entry:
         assert self.go.wait(30)
         if self.compiled:
             raise ValueError("no such instruction")

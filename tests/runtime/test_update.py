@@ -46,9 +46,9 @@ def test_the_loop_goes_on_where_blocks_stopped(dtype: str) -> None:
     [found] = [u for key, u in updates._updates.items() if key[0] is rule]
     assert found.loop is not None
     deadline = time.monotonic() + 120
-    while found.loop.function is None and time.monotonic() < deadline:
+    while not found.loop.is_ready() and time.monotonic() < deadline:
         time.sleep(0.01)
-    assert found.loop.function is not None
+    assert found.loop.is_ready()
     held = variables[0].read_value()
     before = held.numpy()
     for _ in range(5):
