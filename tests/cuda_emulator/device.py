@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from tests.cuda_emulator import limits
 from tests.cuda_emulator.arguments import Declared
 from tests.cuda_emulator.compiler import compile_sources, line_of
-from tests.cuda_emulator.faults import DeviceFault
+from tests.cuda_emulator.faults import CaptureRefused, DeviceFault
 from tests.cuda_emulator.memory import Buffer
 from tests.cuda_emulator.module import Dimensions, Function, Module
 from tests.cuda_emulator.native import Launch, Traffic, runtime
@@ -49,12 +49,14 @@ class Counts:
 
     launches: list[LaunchCount] = field(default_factory=list)
     synchronizations: list[str] = field(default_factory=list)  # with the reason of each
+    library_calls: list[str] = field(default_factory=list)  # of the stand-in for CuPy
     copies_to_device: int = 0
     allocations: int = 0
 
     def clear(self) -> None:
         self.launches.clear()
         self.synchronizations.clear()
+        self.library_calls.clear()
         self.copies_to_device = self.allocations = 0
 
 
@@ -79,8 +81,7 @@ class Device:
 
     def alloc(self, nbytes: int, name: str | None = None) -> Buffer:
         """A new buffer, aligned to 256 bytes and poisoned."""
-        self.counts.allocations += 1
-        return Buffer(self, nbytes, name or f"buffer {self.counts.allocations}")
+        return Buffer(self, nbytes, name or f"buffer {self.counts.allocations + 1}")
 
     # ---- modules ----------------------------------------------------------------------------------------------------
 
@@ -139,6 +140,8 @@ class Device:
         self, reason: str = "synchronize", stream: Stream | None = None, event: Event | None = None
     ) -> None:
         """Wait for all that is queued, or on one stream only, or up to an event. A fault drops what is left."""
+        if self.current_stream.recording is not None:
+            raise CaptureRefused(f"{reason}: nobody can wait for a stream that records a graph")
         self.counts.synchronizations.append(reason)
         if stream is not None:
             self.schedule.run(lambda: not stream.steps)

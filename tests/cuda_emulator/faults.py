@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["CompilerMissing", "DeviceFault", "KernelCompileError", "LaunchRefused"]
+__all__ = ["CaptureRefused", "CompilerMissing", "DeviceFault", "KernelCompileError", "LaunchRefused"]
 
 
 @dataclass(eq=False)
@@ -29,6 +29,10 @@ class DeviceFault(RuntimeError):
 
 class LaunchRefused(ValueError):
     """A launch whose arguments or sizes a driver refuses, or, worse, would take without a word."""
+
+
+class CaptureRefused(RuntimeError):
+    """What CUDA does not do while a stream records a graph."""
 
 
 class KernelCompileError(ValueError):

@@ -24,6 +24,7 @@ class Buffer:
         address = runtime().emulator_allocate(nbytes, name.encode())
         if not address:
             raise MemoryError(f"no room for {nbytes} bytes")
+        device.counts.allocations += 1
         self.device = device
         self.nbytes = nbytes
         self.name = name
@@ -61,7 +62,7 @@ class Buffer:
 
     def release(self) -> None:
         """Free when the stream that it was allocated on gets there, as a memory pool does."""
-        self.stream.enqueue(self.free)
+        self.stream.enqueue_past_graphs(self.free)
 
     def require_live(self) -> None:
         if self.freed:

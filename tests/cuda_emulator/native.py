@@ -102,6 +102,7 @@ SIGNATURES = {
     "emulator_traffic": ([c_void_p, c_uint32, POINTER(Traffic)], c_int),
     "emulator_shared_traffic": ([POINTER(Traffic)], None),
     "emulator_add_module": ([c_void_p], None),
+    "emulator_marks": ([c_void_p, POINTER(c_uint64), POINTER(c_uint64), POINTER(c_int)], c_void_p),
     "emulator_offset": ([c_void_p], c_uint64),
     "emulator_launch_number": ([], c_uint32),
 }

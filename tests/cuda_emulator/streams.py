@@ -7,9 +7,9 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tests.cuda_emulator.faults import DeviceFault
+from tests.cuda_emulator.faults import CaptureRefused, DeviceFault
 
-__all__ = ["Event", "Schedule", "Stream"]
+__all__ = ["Event", "Graph", "Schedule", "Stream"]
 
 
 @dataclass
@@ -49,10 +49,32 @@ class Stream:
         self.schedule = schedule
         self.name = name
         self.steps: deque[Step] = deque()
+        self.recording: list[Callable[[], None]] | None = None
 
     def enqueue(self, run: Callable[[], None]) -> None:
+        """Work for later, or, while a graph is recorded, for each launch of the graph."""
+        if self.recording is not None:
+            self.recording.append(run)
+        else:
+            self.enqueue_past_graphs(run)
+
+    def enqueue_past_graphs(self, run: Callable[[], None]) -> None:
+        """What is no work of the device, such as freeing memory, and so is in no graph."""
         self.steps.append(Step(run, Mark(reached=True)))
         self.schedule.notice(self)
+
+    def begin_capture(self) -> None:
+        """From now on record what is queued here, and run none of it."""
+        if self.recording is not None:
+            raise CaptureRefused(f"{self.name} records a graph already")
+        self.recording = []
+
+    def end_capture(self) -> Graph:
+        """What was recorded, as a graph."""
+        if self.recording is None:
+            raise CaptureRefused(f"{self.name} records no graph")
+        graph, self.recording = Graph(self.recording), None
+        return graph
 
     def record(self, event: Event) -> None:
         """Let the event stand for all that is queued here until now."""
@@ -65,8 +87,23 @@ class Stream:
 
     def wait_event(self, event: Event) -> None:
         """What is queued from here on waits for what the event stands for now."""
+        if self.recording is not None:
+            raise CaptureRefused(
+                "the emulator's graphs are of one stream: it cannot wait for an event while it records"
+            )
         self.steps.append(Step(None, event.mark))
         self.schedule.notice(self)
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Recorded work, with the addresses that it was given then: whoever launches it keeps these alive."""
+
+    runs: list[Callable[[], None]]
+
+    def launch(self, stream: Stream) -> None:
+        for run in self.runs:
+            stream.enqueue(run)
 
 
 class Schedule:
