@@ -26,18 +26,19 @@ class Addresses:
         lead = "" if base == "0" else f"{base} + "
         if step == 1:
             return f"{name}[{lead}{low} : {lead}{high}]"
-        by = self._stride(step)
+        by = self.stride(step)
         return f"{name}[{lead}({low}) * {by} : {lead}({high} - 1) * {by} + 1 : {by}]"
 
     def _sum(self, access: Access, without: int | None) -> str:
         terms = []
         for k, step in enumerate(access.strides):
             if step and k != without:
-                factor = self._stride(step)
+                factor = self.stride(step)
                 terms.append(f"i{k}" if factor == "1" else f"i{k} * {factor}")
         return " + ".join(terms) or "0"
 
-    def _stride(self, step: int) -> str:
+    def stride(self, step: int) -> str:
+        """A number of elements, in terms of extents if it is a product of them."""
         if step == 1:
             return "1"
         product, text = 1, ""

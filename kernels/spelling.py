@@ -94,6 +94,8 @@ def literal(e: Operation) -> str | None:
     of a kernel does not depend on extents."""
     if e.dtype.is_bool:
         return repr(bool(e.leaf))
+    if e.dtype.is_complex:
+        return None
     value = float(e.leaf)
     if math.isnan(value):
         return f"{e.dtype.name}(nan)"

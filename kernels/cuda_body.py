@@ -1,0 +1,255 @@
+"""What all CUDA kernels have in common: parameters, formulas, scalar operations, packs of elements. Floor: kernels."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
+
+from gradtape.ir.cluster import Access, Operation, Write
+from gradtape.ir.dtypes import DType, bool_, int32, int64
+from gradtape.kernels.addresses import Addresses
+from gradtape.kernels.cuda_jobs import Job
+from gradtape.kernels.cuda_launch import LONG, Buffer, Number
+from gradtape.kernels.cuda_spelling import MONOIDS, literal_cuda, spelled_cuda
+from gradtape.kernels.kernel import described
+
+TEMPLATES = ("functions.cuh", "teams.cuh")
+NAMED = 4  # operations that a kernel's name has
+UNNAMED = frozenset({"read", "number", "cast", "round", "identity", "stop_gradient"})
+
+
+class Body:
+    """The text of one kernel while it is written."""
+
+    def __init__(self, job: Job, vector: int | None, index: DType) -> None:
+        self.job, self.cluster, self.vector, self.index = job, job.cluster, vector, index
+        self.addresses = Addresses(job.cluster, None)
+        self.names: dict[int, str] = {}  # of operations whose result is at hand
+        self.raw: dict[int, str] = {}  # where elements that are read are at hand
+        self.numbers: dict[tuple[str, DType], Any] = {}
+        self.lines: list[str] = []
+        self.depth = 1
+
+    # ------------------------------------------------------------------ the whole
+
+    def finished(self, threads: int, buffers: Sequence[tuple[str, Buffer]], more: Sequence[tuple[str, Number]]) -> Any:
+        """The text, the kernel's name and its arguments, given what it writes and what else it is told."""
+        pointers = [(f"{b.dtype.name}* {name}", b) for name, b in buffers]
+        pointers += [(f"const {b.dtype.name}* __restrict__ r{k}", b) for k, b in enumerate(self.job.reads)]
+        values = [(f"c{k}", Number(v, dtype)) for k, ((_, dtype), v) in enumerate(self.numbers.items())]
+        values += [(name, Number(n, self.index)) for name, n in self.addresses.integers.items()]
+        values += more
+        parameters = [*(p for p, _ in pointers), *(f"const {n.dtype.name} {name}" for name, n in values)]
+        formula = [f"// {line}" for line in described(self.cluster)]
+        return assembled(named(self.cluster.code), formula, threads, parameters, self.lines), (
+            *(b for _, b in pointers),
+            *(n for _, n in values),
+        )
+
+    # ------------------------------------------------------------------ lines
+
+    def line(self, text: str) -> None:
+        self.lines.append("    " * self.depth + text)
+
+    def open(self, text: str) -> None:
+        self.line(text)
+        self.depth += 1
+
+    def close(self, text: str = "}") -> None:
+        self.depth -= 1
+        self.line(text)
+
+    # ------------------------------------------------------------------ places
+
+    def decompose(self, name: str, loops: Sequence[int]) -> None:
+        """The values of loops, outermost first, of which `name` counts the rounds."""
+        for j, k in enumerate(loops):
+            inner = loops[j + 1 :]
+            text = name if not inner else f"{name} / {_product(inner)}"
+            if j:
+                text += f" % n{k}"
+            self.line(f"const {self.index.name} i{k} = {text};")
+
+    def place(self, access: Access) -> str:
+        """Where an element lies, for given values of all loops."""
+        return self.addresses.base(access)
+
+    def beside(self, access: Access) -> str:
+        """Where the element j places further along the vector loop lies."""
+        assert self.vector is not None
+        step = self.addresses.stride(access.strides[self.vector])
+        base = self.place(access)
+        return f"{base} + j" if step == "1" else f"{base} + j * {step}"
+
+    def is_along(self, access: Access) -> bool:
+        """Whether elements lie side by side along the vector loop."""
+        return self.vector is not None and access.strides[self.vector] == 1
+
+    def moves(self, k: int) -> bool:
+        """Whether the result of an operation depends on the vector loop."""
+        return self.vector is not None and self.vector in self.cluster.dependences[k]
+
+    # ------------------------------------------------------------------ scalar operations
+
+    def operation(self, k: int, raw_too: bool = False) -> None:
+        """One operation; `raw_too`: what is read stays at hand as it lies in memory."""
+        e = self.cluster.code[k]
+        if e.op == "number":
+            self.names[k] = literal_cuda(e) or self._argument(e)
+            return
+        name = f"t{k}_{e.op}"
+        if e.op == "read":
+            access = self.cluster.reads[e.leaf].access
+            element = self.raw.get(k) or f"r{e.leaf}[{self.place(access)}]"
+            if access.dtype.is_half and raw_too:
+                self.line(f"const {access.dtype.name} t{k}_raw = {element};")
+                element = f"t{k}_raw"
+            text = f"widen({element})" if access.dtype.is_half else element
+        elif k in self.raw:
+            text = self.raw[k]
+        else:
+            text = spelled_cuda(e, [self.names[a] for a in e.args])
+        self.line(f"const {e.dtype.name} {name} = {text};")
+        self.names[k] = name
+
+    def numbers_of(self, order: Iterable[int]) -> None:
+        """Names for the numbers of a formula."""
+        for k in order:
+            if self.cluster.code[k].op == "number":
+                self.operation(k)
+
+    def _argument(self, e: Operation) -> str:
+        key = (repr(e.leaf), e.dtype)
+        self.numbers.setdefault(key, e.leaf)
+        return f"c{list(self.numbers).index(key)}"
+
+    # ------------------------------------------------------------------ packs of elements
+
+    def load(self, order: Iterable[int], found: Collection[int] = ()) -> None:
+        """What a pack of elements begins with: elements that lie side by side are read at once."""
+        for k in order:
+            e = self.cluster.code[k]
+            if k in found:
+                pack = f"k{k}_"
+                self.line(f"const auto {pack} = load<V>(k{k}, m);")
+                self.raw[k] = f"{pack}[j]"
+            elif e.op == "read":
+                access = self.cluster.reads[e.leaf].access
+                if self.is_along(access):
+                    self.line(f"const auto r{e.leaf}_ = load<V>(r{e.leaf}, {self.place(access)});")
+                    self.raw[k] = f"r{e.leaf}_[j]"
+                elif self.moves(k):
+                    self.raw[k] = f"r{e.leaf}[{self.beside(access)}]"
+
+    def fixed(self, order: Iterable[int], kept: Collection[int] = ()) -> None:
+        """Operations that are the same for a whole pack."""
+        for k in order:
+            ready = all(a in self.names for a in self.cluster.code[k].args)
+            if k not in self.names and not self.moves(k) and k not in self.raw and ready:
+                self.operation(k, k in kept)
+
+    def begin(self, writes: dict[str, Write]) -> None:
+        """Packs for what is written side by side."""
+        for name, w in writes.items():
+            if self.is_along(w.access):
+                self.line(f"Pack<{w.access.dtype.name}, V> {name}_;")
+
+    def each(self) -> None:
+        """The loop over the elements of a pack."""
+        self.line("#pragma unroll")
+        self.open("for (int j = 0; j < V; ++j) {")
+
+    def set(self, name: str, w: Write) -> None:
+        """One element of a pack is written."""
+        value = stored(w, self.names[w.source])
+        if self.is_along(w.access):
+            self.line(f"{name}_[j] = {value};")
+        elif self.vector is not None and w.access.strides[self.vector]:
+            self.line(f"{self.guard(w)}{name}[{self.beside(w.access)}] = {value};")
+        else:
+            self.once(name, w)
+
+    def once(self, name: str, w: Write, condition: str = "") -> None:
+        """An element that is written in one round of the loops it does not go over."""
+        self.line(f"{self.guard(w, condition)}{name}[{self.place(w.access)}] = {stored(w, self.names[w.source])};")
+
+    def without_unused(self, start: int, loops: Iterable[int]) -> None:
+        """The values of loops that no line since `start` asks for are not computed."""
+        for k in loops:
+            mine = [n for n in range(start, len(self.lines)) if re.search(rf"\bi{k}\b", self.lines[n])]
+            if len(mine) == 1 and re.search(rf"const \w+ i{k} = [^,]*;$", self.lines[mine[0]]):
+                del self.lines[mine[0]]
+
+    def end(self, writes: dict[str, Write]) -> None:
+        """Packs are written at once."""
+        for name, w in writes.items():
+            if self.is_along(w.access):
+                self.line(f"{self.guard(w)}store({name}, {self.place(w.access)}, {name}_);")
+
+    def guard(self, w: Write, condition: str = "") -> str:
+        """In which rounds a write happens, as the head of a statement."""
+        rounds = self.cluster.reduced if condition else ()  # of the others, if a condition says who writes
+        idle = [f"i{k} == 0" for k, over in enumerate(w.over) if not over and k not in rounds]
+        conditions = " && ".join([*([condition] if condition else []), *idle])
+        return f"if ({conditions}) " if conditions else ""
+
+
+def _product(loops: Sequence[int]) -> str:
+    text = " * ".join(f"n{k}" for k in loops)
+    return text if len(loops) == 1 else f"({text})"
+
+
+def stored(w: Write, value: str) -> str:
+    """A value as its array holds it."""
+    return f"narrow<{w.access.dtype.name}>({value})" if w.access.dtype.is_half else value
+
+
+def structure(monoid: str) -> str:
+    """The monoid's name in a text."""
+    return MONOIDS[monoid][0]
+
+
+def named(code: Sequence[Operation]) -> str:
+    """A name made of operations."""
+    words = [f"reduce_{e.leaf}" if e.op == "reduce" else e.op for e in code if e.op not in UNNAMED]
+    return "_".join(list(dict.fromkeys(words))[:NAMED]) or "copy"
+
+
+def assembled(
+    name: str, comment: Sequence[str], threads: int, parameters: Sequence[str], lines: Sequence[str]
+) -> tuple[str, str]:
+    """The text of a kernel, and its name, which ends in a hash of the text."""
+    heads = [f'#include "{file}"' for file in TEMPLATES]
+    signature = f"{name}@(\n    {(',' + chr(10) + '    ').join(parameters)})"
+    text = "\n".join(
+        [
+            *heads,
+            "",
+            "namespace gradtape {",
+            "",
+            *comment,
+            f'extern "C" __global__ void __launch_bounds__({threads})',
+            signature,
+            "{",
+            *lines,
+            "}",
+            "",
+            "}  // namespace gradtape",
+            f"using gradtape::{name}@;",
+            "",
+        ]
+    )
+    full = f"{name}_{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+    return text.replace(f"{name}@", full), full
+
+
+def flag(value: bool) -> Number:
+    """A truth value as an argument."""
+    return Number(value, bool_)
+
+
+def index_type(reach: int) -> DType:
+    """The type of places of which the largest is below this number."""
+    return int64 if reach >= LONG else int32

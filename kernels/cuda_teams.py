@@ -1,0 +1,244 @@
+"""How teams of threads do a job with reductions: which threads share a round, how often they sweep over its elements,
+and what stays on the chip between sweeps. Floor: kernels.
+
+Every thread goes over the same elements in each sweep, so that what it keeps in shared memory is its own and needs no
+barrier. If that is too much for one block, nothing is kept, and later sweeps read and compute again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from gradtape.ir.cluster import Cluster, Write
+from gradtape.kernels.cuda_jobs import Job, size_of
+from gradtape.kernels.schedule import CHEAP, CHEAP_DEPTH, schedule
+
+THREADS = 256  # of a block
+WARP = 32
+SHARED = 48 * 1024  # bytes of shared memory that a block has on every device
+ROOM = 24 * 1024  # bytes up to which several rows are kept in a block, each by a part of a warp
+ALIGNED = 16  # elements: what follows so many is aligned, whatever their type
+LONG_FORMULA = 64  # operations that are not cheap, of all elements of a pack
+LONG_ROW = 1 << 14  # elements from which a row is shared by twice as many threads
+
+
+@dataclass(frozen=True)
+class Team:
+    """`size` threads that share a round, `count` such teams in a block. They run along the loop `vector`, in packs of
+    `width` elements; None: neighbouring threads are teams of neighbouring rounds."""
+
+    size: int
+    count: int
+    vector: int | None
+    width: int
+
+    @property
+    def threads(self) -> int:
+        return self.size * self.count
+
+    @property
+    def name(self) -> str:
+        """The team's type in a text."""
+        if self.vector is None:
+            return f"Across<{self.count}, {self.threads}>"
+        return f"Along<{self.size}, {self.threads}>"
+
+    def held(self, elements: int) -> int:
+        """How many elements of a value the threads of a block keep, those that lie beyond the end counted in."""
+        n = -(-elements // (self.size * self.width)) * self.threads * self.width
+        return -(-n // ALIGNED) * ALIGNED
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """One pass over the elements: the operations inside, operands first; those that an earlier sweep kept, and those
+    that this one keeps."""
+
+    inside: tuple[int, ...]
+    found: tuple[int, ...]
+    kept: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A job's team and sweeps. `slots` says for what is kept at which byte (for each element held) it lies; the last
+    ones are the numbers that combining writes carry for each element, by write."""
+
+    team: Team
+    sweeps: tuple[Sweep, ...]
+    slots: dict[int, int]
+    carried: dict[int, int]
+    bytes: int
+
+
+def layout(job: Job, limit: int) -> Layout:
+    """How a job runs in blocks with so much shared memory; what its combining writes carry must fit."""
+    elements = size_of(job.cluster, job.elements)
+    kept = _sweeps(job, True)
+    slots, size = _placed(job, kept)
+    carried, total = _carried(job, size)
+    teams = list(_teams(job))
+    for team in teams:
+        room = min(limit, ROOM) if team.count > 1 and team.vector is not None else limit
+        if team.held(elements) * total <= room:
+            return Layout(team, kept, slots, carried, total)
+    carried, total = _carried(job, 0)
+    return Layout(teams[-1], _sweeps(job, False), {}, carried, total)
+
+
+def fits(job: Job, limit: int) -> bool:
+    """Whether what combining writes carry for each element has room."""
+    _, size = _carried(job, 0)
+    *_, team = _teams(job)
+    return team.held(size_of(job.cluster, job.elements)) * size <= limit
+
+
+def width_of(cluster: Cluster, vector: int | None) -> int:
+    """Elements of a pack: 16 bytes of the largest type that moves along the vector loop; fewer where a formula is so
+    long that it takes the registers."""
+    accesses = [*(r.access for r in cluster.reads), *(w.access for w in cluster.writes)]
+    sizes = [a.dtype.size for a in accesses if vector is not None and a.strides[vector] == 1]
+    if not sizes:
+        return 1
+    dear = sum(1 + e.dtype.is_complex for e in cluster.code if e.op not in CHEAP and e.op not in ("read", "number"))
+    room = max(1, LONG_FORMULA // max(dear, 1))
+    return min(16 // max(sizes), 8, 1 << (room.bit_length() - 1))
+
+
+def is_inside(job: Job, w: Write) -> bool:
+    """Whether a write is done for elements, and not once a round."""
+    reduced = job.cluster.reduced
+    return any(w.over[k] for k in reduced) or bool(job.cluster.dependences[w.source] & reduced)
+
+
+# ------------------------------------------------------------------ threads
+
+
+def _teams(job: Job) -> Iterator[Team]:
+    """The teams that would do, the best first."""
+    cluster = job.cluster
+    elements, rounds = size_of(cluster, job.elements), size_of(cluster, job.rounds)
+    vector = schedule(cluster).vector
+    if vector is None or vector in cluster.reduced or not job.elements:
+        inner = vector if vector in cluster.reduced else None
+        width = width_of(cluster, inner)
+        lanes = _power_of_two(-(-elements // width))
+        if inner is None:
+            yield Team(1, THREADS, None, 1)
+            return
+        if elements <= 2 * WARP * WARP:
+            yield Team(min(lanes, WARP), THREADS // min(lanes, WARP), inner, width)
+        threads = THREADS if elements <= LONG_ROW else 2 * THREADS
+        yield Team(threads, 1, inner, width)
+        return
+    columns = min(_power_of_two(rounds), WARP)
+    lanes = min(THREADS // columns, _power_of_two(elements))
+    yield Team(lanes, min(_power_of_two(rounds), THREADS // lanes), None, 1)
+
+
+def _power_of_two(n: int) -> int:
+    return 1 << max(n - 1, 0).bit_length()
+
+
+# ------------------------------------------------------------------ sweeps
+
+
+def _sweeps(job: Job, keeping: bool) -> tuple[Sweep, ...]:
+    cluster = job.cluster
+    count = max(cluster.stages, default=0) + 1
+    kept: set[int] = set()
+    found = []
+    for s in range(count):
+        inside = _closure(job, _roots(job, s), kept)
+        new: set[int] = set()
+        if keeping:
+            dear = _dear(job, s) & set(inside)
+            reads = {k for k in inside if cluster.code[k].op == "read"}
+            needed = {k for t in range(s + 1, count) for k in _closure(job, _roots(job, t), kept | dear)}
+            new = (dear | reads) & needed - kept
+        found.append(Sweep(inside, tuple(k for k in inside if k in kept), tuple(sorted(new))))
+        kept |= new
+    return tuple(found)
+
+
+def roots(job: Job, s: int) -> list[int]:
+    """What a sweep is for: operands of reductions, and what is written."""
+    cluster = job.cluster
+    ends = [e.args[0] for k, e in enumerate(cluster.code) if e.op == "reduce" and cluster.stages[k] == s + 1]
+    return [*ends, *(w.source for w in cluster.writes if is_inside(job, w) and cluster.stages[w.source] == s)]
+
+
+def _roots(job: Job, s: int) -> list[int]:
+    return [k for k in roots(job, s) if job.cluster.dependences[k] & job.cluster.reduced]
+
+
+def _closure(job: Job, ends: Iterable[int], kept: Iterable[int]) -> tuple[int, ...]:
+    """What is done for elements to get there, operands first; what was kept is there."""
+    dependences, reduced, held = job.cluster.dependences, job.cluster.reduced, set(kept)
+    needed: set[int] = set()
+    stack = list(ends)
+    while stack:
+        k = stack.pop()
+        if k not in needed and dependences[k] & reduced:
+            needed.add(k)
+            if k not in held:
+                stack += job.cluster.code[k].args
+    return tuple(sorted(needed))
+
+
+def _dear(job: Job, s: int) -> set[int]:
+    """Results of a sweep that are not cheap to compute again."""
+    cluster = job.cluster
+    inside = [bool(d & cluster.reduced) for d in cluster.dependences]
+    return {
+        k
+        for k, t in enumerate(cluster.stages)
+        if inside[k] and t == s and not _is_cheap(cluster, k, inside, CHEAP_DEPTH)
+    }
+
+
+def _is_cheap(cluster: Cluster, k: int, inside: Sequence[bool], depth: int) -> bool:
+    e = cluster.code[k]
+    if not inside[k] or e.op in ("read", "number"):
+        return True
+    return e.op in CHEAP and depth > 0 and all(_is_cheap(cluster, a, inside, depth - 1) for a in e.args)
+
+
+# ------------------------------------------------------------------ shared memory
+
+
+def kept_size(cluster: Cluster, k: int) -> int:
+    """Bytes of an element as it is kept: of what is read, as it lies in memory."""
+    e = cluster.code[k]
+    return cluster.reads[e.leaf].access.dtype.size if e.op == "read" else e.dtype.size
+
+
+def _placed(job: Job, sweeps: Sequence[Sweep]) -> tuple[dict[int, int], int]:
+    """Where what is kept lies, the largest first so that all are aligned; what is needed no more makes room for what
+    is as large."""
+    last = {k: s for s, sweep in enumerate(sweeps) for k in sweep.found}
+    places: list[list[int]] = []  # of what is kept one after the other in one place
+    for s, sweep in enumerate(sweeps):
+        for k in sweep.kept:
+            size = kept_size(job.cluster, k)
+            free = (p for p in places if last[p[-1]] <= s and kept_size(job.cluster, p[-1]) == size)
+            place = next(free, None)
+            if place is None:
+                places.append([k])
+            else:
+                place.append(k)
+    slots, at = {}, 0
+    for place in sorted(places, key=lambda p: -kept_size(job.cluster, p[0])):
+        slots.update(dict.fromkeys(place, at))
+        at += kept_size(job.cluster, place[0])
+    return slots, at
+
+
+def _carried(job: Job, at: int) -> tuple[dict[int, int], int]:
+    """Where the numbers lie that combining writes carry for each element."""
+    found = {}
+    for k, w in enumerate(job.cluster.writes):
+        if w.monoid is not None and w.access.loops and w.access.loops == frozenset(job.elements):
+            found[k] = at
+            at += job.cluster.code[w.source].dtype.size
+    return found, at

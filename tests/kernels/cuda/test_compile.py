@@ -1,0 +1,112 @@
+"""Every kernel compiles for every architecture, without spills, and moves packs of 16 bytes: NVIDIA's compiler says so,
+on a machine without a GPU."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+import pytest
+
+from gradtape.ir.dtypes import DType, bfloat16, complex64, float16, float32, float64, int8, int64, uint32
+from gradtape.ir.graph import Graph
+from gradtape.kernels.cuda_spelling import spells_cuda
+from gradtape.transforms.differentiate import vjp
+from gradtape.transforms.fuse import fuse
+from tests.kernels.cuda.running import rendered
+from tests.kernels.cuda.table import LAYOUTS, entries, held, joint, kernels
+from tests.kernels.steps import wide
+from tests.kernels.test_compiled import GRAPHS
+
+pytest.importorskip(
+    "cuda.bindings.nvrtc", reason="NVIDIA's compiler is not installed: `pip install -e .[nvrtc]`, or the extra `dev`"
+)
+
+from tests.kernels.cuda import nvrtc
+
+# Halves are computed in float32 by the same functions: what differs are loads, stores, rounding and questions.
+OF_HALVES = frozenset({"add", "multiply", "exp", "is_finite", "select", "maximum", "cast", "floordiv"})
+# CUDA's own subroutines for large angles and quotients put a few bytes on the stack; none of ours does.
+SUBROUTINES = 40
+
+
+def texts(graphs: Iterable[Graph]) -> list[str]:
+    """All kernels of graphs, each once."""
+    nodes = (n for g in graphs for n in kernels(fuse(g, spells_cuda, 1)))
+    return list(dict.fromkeys(t for n in nodes for t in rendered(n.step.params["cluster"]).texts))
+
+
+def checked(graphs: Iterable[Graph], architecture: int) -> dict[str, str]:
+    """The kernels' PTX, once their use of a processor was found to be as it should."""
+    ptx, usage = nvrtc.compiled("\n".join(texts(graphs)), architecture)
+    assert ptx and set(ptx) <= set(usage)
+    for name in ptx:
+        used = usage[name]
+        assert used.spilled == 0, f"{name} spills {used.spilled} bytes of registers on sm_{architecture}"
+        assert used.stack <= SUBROUTINES, f"{name} has {used.stack} bytes of local memory on sm_{architecture}"
+        assert 0 < used.registers <= 168 and used.shared <= 16 * 1024, (name, used)
+    return ptx
+
+
+ROWS = [g for shape in ((37, 29), (4096, 1024), (100_000, 64), (64, 100_000)) for g in wide(shape).values()]
+
+
+@pytest.mark.parametrize("architecture", nvrtc.ARCHITECTURES)
+def test_rows_columns_and_sums(architecture: int) -> None:
+    checked([*ROWS, *(make(float32) for make in GRAPHS)], architecture)
+
+
+@pytest.mark.parametrize("architecture", nvrtc.ARCHITECTURES)
+def test_every_function(architecture: int) -> None:
+    checked([joint(float32), *(joint(d, names=OF_HALVES) for d in (float16, bfloat16))], architecture)
+
+
+@pytest.mark.parametrize("architecture", nvrtc.ARCHITECTURES)
+def test_every_derivative_and_precision(architecture: int) -> None:
+    checked([vjp(joint(float32)), joint(float64)], architecture)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_layouts(layout: str) -> None:
+    names = OF_HALVES | {"square", "sigmoid"}
+    checked([joint(float32, layout, names), vjp(joint(float32, layout, names))], 90)
+
+
+@pytest.mark.parametrize("dtype", (int8, uint32, int64, complex64), ids=str)
+def test_other_numbers(dtype: DType) -> None:
+    ops = [op for op in held() if op.kind == "reduction" and dtype.kind in op.accepts]
+    sums = [e.graph for op in ops for e in entries(op) if e.graph.inputs[0].aval.dtype is dtype]
+    checked([joint(dtype, names=None if dtype.is_integer else frozenset({"multiply", "divide", "real"})), *sums], 90)
+
+
+# ------------------------------------------------------------------ packs
+
+
+def accesses(ptx: str, kind: str) -> set[str]:
+    """The widths of a kernel's loads or stores, such as ".v4.f32"."""
+    return set(re.findall(rf"\b{kind}\.global(?:\.nc)?((?:\.v\d)?\.\w+)", ptx))
+
+
+@pytest.mark.parametrize(
+    "dtype, pack",
+    [(float32, ".v4.f32"), (float64, ".v2.f64"), (float16, ".v"), (bfloat16, ".v"), (int64, ".v2.u64")],
+    ids=str,
+)
+def test_contiguous_elements_move_in_packs_of_16_bytes(dtype: DType, pack: str) -> None:
+    (ptx,) = checked([joint(dtype, names=frozenset({"square", "maximum"}))], 90).values()
+    for kind in ("ld", "st"):
+        assert any(a.startswith(pack) for a in accesses(ptx, kind)), accesses(ptx, kind)
+
+
+def test_rows_move_in_packs_of_16_bytes() -> None:
+    for name, ptx in checked([wide((4096, 1024))[n] for n in ("rows", "sinks")], 90).items():
+        if not name.startswith("combine"):
+            assert ".v4.f32" in accesses(ptx, "ld") and ".v4.f32" in accesses(ptx, "st"), name
+
+
+def test_what_is_written_is_not_read_past_the_caches() -> None:
+    """`__restrict__` stands on buffers only that the kernel does not write."""
+    for text in texts([*ROWS, *(make(float32) for make in GRAPHS)]):
+        head = text[text.index("__launch_bounds__") : text.index("\n{")]
+        for line in head.splitlines():
+            assert ("__restrict__" in line) == ("const" in line and "*" in line), line

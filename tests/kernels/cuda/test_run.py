@@ -1,0 +1,235 @@
+"""Rendered CUDA kernels run on the emulated device give the numbers of the CPU op by op."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from gradtape.backends.formula import HALF
+from gradtape.ir.dtypes import DType, float32, float64
+from gradtape.ir.graph import Graph
+from gradtape.kernels import cuda_body
+from gradtape.kernels.cuda_launch import CudaProgram
+from gradtape.kernels.cuda_render import render_cuda
+from gradtape.kernels.cuda_spelling import spells_cuda
+from gradtape.ops.op import Op, emit
+from gradtape.transforms.fuse import fuse
+from tests.kernels.cuda.running import Emulated, rendered
+from tests.kernels.cuda.table import Entry, entries, held, kernels
+from tests.kernels.programs import graphs
+from tests.kernels.steps import drawn, given_of, wide
+from tests.kernels.test_compiled import GRAPHS
+from tests.op_table.running import node_by_node
+
+GROUPS = 12
+EPSILON = {"float16": 2.0**-11, "bfloat16": 2.0**-8}
+ULPS = 64  # of results that are sums and products of some roundings
+# A function of a half that is rounded once may answer a question otherwise than one that is rounded in between.
+ROUNDED_BETWEEN = ("float16", "bfloat16")
+
+
+@pytest.fixture(scope="module")
+def emulated() -> Emulated:
+    return Emulated()
+
+
+def epsilon(dtype: Any) -> float:
+    return EPSILON.get(dtype.name) or float(np.finfo(dtype).eps)
+
+
+def assert_near(found: Any, wanted: Any, about: object, ulps: float = ULPS) -> None:
+    """The same dtype and shape; whole numbers exactly, others but for some units in the last place of the largest."""
+    a, b = np.asarray(found), np.asarray(wanted)
+    assert (a.dtype, a.shape) == (b.dtype, b.shape), about
+    if b.dtype.kind not in "fc" and b.dtype not in HALF:
+        np.testing.assert_array_equal(a, b, err_msg=str(about))
+        return
+    eps = epsilon(b.dtype)
+    a, b = (x.astype(np.complex128 if x.dtype.kind == "c" else np.float64) for x in (a, b))
+    scale = np.max(np.abs(b), where=np.isfinite(b), initial=1.0)
+    np.testing.assert_allclose(a, b, rtol=ulps * eps, atol=ulps * eps * scale, err_msg=str(about))
+
+
+def compiled_at_once(emulated: Emulated, fused: Sequence[Graph]) -> None:
+    emulated.compile([rendered(n.step.params["cluster"]) for g in fused for n in kernels(g)])
+
+
+def compare(emulated: Emulated, graph: Graph, arrays: Sequence[Any], about: object, ulps: float = ULPS) -> None:
+    with np.errstate(all="ignore"):
+        wanted = node_by_node(graph, arrays)
+        found = emulated.graph(fuse(graph, spells_cuda), arrays)
+    for a, b in zip(found, wanted, strict=True):
+        assert_near(a, b, about, ulps)
+
+
+# ------------------------------------------------------------------ every op
+
+
+def refused(entry: Entry) -> bool:
+    """Whether the host has no result: integers to negative powers."""
+    try:
+        with np.errstate(all="ignore"):
+            node_by_node(entry.graph, entry.arrays)
+    except ValueError:
+        return True
+    return False
+
+
+@pytest.mark.parametrize("group", range(GROUPS))
+def test_every_op_of_the_table(emulated: Emulated, group: int) -> None:
+    """Each op in each dtype, and its derivatives, as kernels of their own."""
+    ops: list[Op] = held()[group::GROUPS]
+    found = [(e, e.fused) for op in ops for e in entries(op) if not refused(e)]
+    compiled_at_once(emulated, [g for _, g in found])
+    ran = 0
+    for entry, fused in found:
+        with np.errstate(all="ignore"):
+            wanted = node_by_node(entry.graph, entry.arrays)
+            results = emulated.graph(fused, entry.arrays)
+        ran += len(kernels(fused))
+        for a, b in zip(results, wanted, strict=True):
+            assert_near(a, b, entry.about)
+    assert ran > 4 * len(ops)
+
+
+# ------------------------------------------------------------------ several ops
+
+
+@pytest.mark.parametrize("odd", [False, True], ids=["numbers", "infinities and NaN"])
+@pytest.mark.parametrize("dtype", [float32, float64], ids=str)
+@pytest.mark.parametrize("make", GRAPHS, ids=lambda f: f.__name__)
+def test_programs(emulated: Emulated, make: Callable[[DType], Graph], dtype: DType, odd: bool) -> None:
+    graph = make(dtype)
+    compare(emulated, graph, drawn(graph, odd=odd), make.__name__, 300)
+
+
+SHAPES = ((37, 29), (300, 64), (60, 1000), (700, 12), (12, 5000), (3, 20_000), (1, 40), (40, 1), (2000, 3))
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_rows_and_columns_of_all_sizes(emulated: Emulated, shape: tuple[int, ...]) -> None:
+    """Threads, parts of warps, warps and blocks that share a row or a column, on the chip and read again."""
+    made = wide(shape)
+    compiled_at_once(emulated, [fuse(g, spells_cuda) for g in made.values()])
+    for name, graph in made.items():
+        compare(emulated, graph, drawn(graph), (name, shape))
+
+
+REDUCTIONS: list[tuple[tuple[int, ...], tuple[int, ...]]] = [
+    ((40, 50), (0,)),
+    ((40, 50), (1,)),
+    ((40, 50), (0, 1)),
+    ((6, 30, 20), (1,)),
+    ((6, 30, 20), (0, 2)),
+    ((6, 30, 20), (0, 1)),
+    ((100_000,), (0,)),
+    ((50_000, 3), (0,)),
+    ((3, 50_000), (1,)),
+    ((4, 3000, 6), (1,)),
+    ((2, 2, 2, 3000), (1, 3)),
+]
+
+
+@pytest.mark.parametrize("shape, axes", REDUCTIONS, ids=str)
+def test_reductions_over_inner_outer_and_middle_axes(
+    emulated: Emulated, shape: tuple[int, ...], axes: tuple[int, ...]
+) -> None:
+    (x,) = given_of(shape, dtype=float32)
+    y = emit("square", x)
+    for op in ("reduce_sum", "reduce_max"):
+        graph = Graph([x], [emit(op, y, axes=axes, keepdims=False)])
+        compare(emulated, graph, drawn(graph), (op, shape, axes))
+
+
+def several_sums() -> Graph:
+    """Results that are reduced over different axes, of which no kernel does all by the way."""
+    x, a, b, c = given_of((40, 24), (40, 1), (24,), (), dtype=float32)
+    y = emit("tanh", emit("multiply", emit("add", emit("add", x, a), b), c))
+    return Graph(
+        [x, a, b, c],
+        [
+            y,
+            emit("reduce_sum", y, axes=(0,), keepdims=False),
+            emit("reduce_max", y, axes=(1,), keepdims=True),
+            emit("reduce_sum", emit("square", y), axes=(0, 1), keepdims=False),
+        ],
+    )
+
+
+def test_sums_over_several_sets_of_axes(emulated: Emulated) -> None:
+    graph = several_sums()
+    compare(emulated, graph, drawn(graph), "several sums")
+
+
+@settings(max_examples=5, suppress_health_check=list(HealthCheck), phases=[Phase.generate])
+@given(st.lists(graphs(8), min_size=12, max_size=12))
+def test_random_graphs_bit_for_bit(drawn_graphs: list[tuple[Graph, list[Any]]]) -> None:
+    emulated = Emulated(seed=len(drawn_graphs[0][1]))
+    fused = [fuse(graph, spells_cuda) for graph, _ in drawn_graphs]
+    compiled_at_once(emulated, fused)
+    for (graph, arrays), kernel in zip(drawn_graphs, fused, strict=True):
+        with np.errstate(all="ignore"):
+            wanted, found = node_by_node(graph, arrays), emulated.graph(kernel, arrays)
+        for a, b in zip(map(np.asarray, found), map(np.asarray, wanted), strict=True):
+            assert (a.dtype, a.shape) == (b.dtype, b.shape)
+            first, second = (x.astype(np.float32) if x.dtype in HALF else x for x in (a, b))
+            assert np.array_equal(first, second, equal_nan=first.dtype.kind == "f"), f"got {a}\nwant {b}\n{graph}"
+
+
+# ------------------------------------------------------------------ ways that small arrays do not take
+
+
+def programs(graph: Graph, shared: int = 48 * 1024) -> list[CudaProgram]:
+    return [render_cuda(n.step.params["cluster"], shared) for n in kernels(fuse(graph, spells_cuda))]
+
+
+@pytest.mark.parametrize("name", ["rows", "columns", "sinks"])
+def test_what_does_not_fit_the_chip_is_read_again(emulated: Emulated, name: str) -> None:
+    graph = wide((30, 400))[name]
+    (program,) = programs(graph, 128)
+    assert all(launch.shared == 0 for launch in program.launches)
+    arrays = drawn(graph)
+    outputs = [(v.aval.dims, v.aval.dtype.numpy_dtype) for v in graph.outputs]
+    found = emulated.run(program, arrays, outputs)
+    for a, b in zip(found, node_by_node(graph, arrays), strict=True):
+        assert_near(a, b, name)
+
+
+@pytest.mark.parametrize("name", ["rows", "pointwise", "columns", "sinks"])
+def test_places_of_64_bits(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setattr(cuda_body, "LONG", 1)
+    graph = wide((37, 28))[name]
+    (program,) = programs(graph)
+    assert "const int64 n0" in program.text and "const int32 n0" not in program.text
+    compare(Emulated(), graph, drawn(graph), name)
+
+
+@pytest.mark.parametrize("name", ["rows", "pointwise", "sinks"])
+def test_operands_that_are_not_aligned(emulated: Emulated, name: str) -> None:
+    """Packs of elements are taken only from places that allow it."""
+    graph = wide((37, 28))[name]
+    (program,) = programs(graph)
+    arrays = drawn(graph)
+    outputs = [(v.aval.dims, v.aval.dtype.numpy_dtype) for v in graph.outputs]
+    straight = emulated.run(program, arrays, outputs)
+    assert sum(t.wide_reads for c in emulated.device.counts.launches for t in c.traffic.values())
+    moved = emulated.run(program, arrays, outputs, offset=4)
+    first = emulated.device.counts.launches[0]
+    assert not sum(t.wide_reads for t in first.traffic.values())
+    for a, b in zip(moved, straight, strict=True):
+        assert_near(a, b, name)
+
+
+@pytest.mark.parametrize("name", ["rows", "columns", "sinks"])
+def test_the_same_bits_in_any_order_of_threads(name: str) -> None:
+    graph = wide((333, 40))[name]
+    arrays = drawn(graph)
+    fused = fuse(graph, spells_cuda)
+    first, second = (Emulated(seed=s).graph(fused, arrays) for s in (1, 2))
+    for a, b in zip(first, second, strict=True):
+        np.testing.assert_array_equal(a, b)
