@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ import numpy as np
 CODES = {"bool": "?7x", "int32": "i4x", "int64": "q", "float32": "f4x", "float64": "d"}  # of `struct`, for a word each
 HEAD = object.__basicsize__  # bytes of a Python object before an array's own fields: the first is where elements lie
 _FUNCTION = ctypes.CFUNCTYPE(ctypes.c_int)
+CONTIGUOUS, ALIGNED, WRITEABLE = 0x1, 0x100, 0x400  # flags of NumPy's arrays
 
 
 @dataclass(frozen=True)
@@ -30,18 +31,27 @@ class Array:
     def code(self) -> str:
         return "q"
 
-    def words(self, given: Any) -> tuple[Any, ...]:
-        """What stands in the block for an argument.
+    def condition(self, name: str) -> str:
+        """What an argument of this name must be, as text; `array` and `dtype` of that name are known there."""
+        flags = CONTIGUOUS | ALIGNED | WRITEABLE * self.written
+        conditions = [
+            f"type({name}) is array",
+            f"{name}.dtype is dtype_{name}",
+            f"{name}.flags.num & {flags} == {flags}",
+            *([] if self.axes is None else [f"{name}.ndim == {self.axes}"]),
+        ]
+        return " and ".join(conditions)
+
+    def check(self, given: Any) -> None:
+        """Raise an error for what machine code must not get.
 
         Raises:
-          TypeError: it is no such array.
+          TypeError: it is no array in C order, or one of another dtype or number of axes, or of read-only memory.
         """
-        flags = given.flags if isinstance(given, np.ndarray) else None
-        if flags is None or not (flags.c_contiguous and flags.aligned and (flags.writeable or not self.written)):
-            raise TypeError(f"Machine code wants an array in C order for {self}, got {_described(given)}.")
-        if given.dtype != self.dtype or self.axes not in (None, given.ndim):
+        flags = CONTIGUOUS | ALIGNED | WRITEABLE * self.written
+        kind = isinstance(given, np.ndarray) and given.dtype == self.dtype and self.axes in (None, given.ndim)
+        if not kind or given.flags.num & flags != flags:
             raise TypeError(f"Machine code wants {self}, got {_described(given)}.")
-        return (id(given),)
 
 
 @dataclass(frozen=True)
@@ -54,9 +64,6 @@ class Number:
     def code(self) -> str:
         return CODES[self.dtype.name]
 
-    def words(self, given: Any) -> tuple[Any, ...]:
-        return (given,)
-
 
 @dataclass(frozen=True)
 class Integers:
@@ -67,9 +74,6 @@ class Integers:
     @property
     def code(self) -> str:
         return "q" * self.count
-
-    def words(self, given: Any) -> tuple[Any, ...]:
-        return tuple(given)
 
 
 Parameter = Array | Number | Integers
@@ -83,17 +87,33 @@ class Entry:
     answer, 0 where it has none, and less where it failed. Other threads run meanwhile. Whoever packs by himself keeps
     the arrays until the call is over."""
 
-    __slots__ = ("pack", "parameters", "run")
+    __slots__ = ("checked", "pack", "run")
 
     def __init__(self, address: int, parameters: Sequence[Parameter]) -> None:
-        self.parameters = tuple(parameters)
         self.pack = struct.Struct("=" + "".join(p.code for p in parameters)).pack
         self.run = _FUNCTION(address)
+        self.checked = _checked(self, parameters)
 
     def __call__(self, *arguments: Any) -> int:
         """Run with arguments that are looked at first; the answer."""
-        words = [w for p, a in zip(self.parameters, arguments, strict=True) for w in p.words(a)]
-        return answered(self.run(self.pack(*words)))
+        answer: int = self.checked(*arguments)
+        return answer
+
+
+def _checked(entry: Entry, parameters: Sequence[Parameter]) -> Callable[..., int]:
+    """An entry as a function that looks at its arguments, in a straight line: it is called for small arrays too."""
+    env: dict[str, Any] = {"array": np.ndarray, "answered": answered, "pack": entry.pack, "run": entry.run}
+    names = [f"x{k}" for k in range(len(parameters))]
+    lines, words = [], []
+    for name, p in zip(names, parameters, strict=True):
+        if isinstance(p, Array):
+            env |= {f"dtype_{name}": p.dtype, f"check_{name}": p.check}
+            lines += [f"    if not ({p.condition(name)}):", f"        check_{name}({name})"]
+        words.append(f"id({name})" if isinstance(p, Array) else f"*{name}" if isinstance(p, Integers) else name)
+    text = [f"def call({', '.join(names)}):", *lines, f"    return answered(run(pack({', '.join(words)})))"]
+    exec(compile("\n".join(text), "<gradtape call of machine code>", "exec"), env)
+    function: Callable[..., int] = env["call"]
+    return function
 
 
 def answered(answer: int) -> int:

@@ -143,7 +143,8 @@ def function_of(ticket: Ticket) -> Callable[..., Any]:
     """A kernel as a Python function."""
     import numba
 
-    names = environment() | {"inner": numba.njit(**OPTIONS)}
+    inner: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True} | OPTIONS  # Python calls none of them
+    names = environment() | {"inner": numba.njit(**inner)}
     exec(compile(ticket.text, "<gradtape kernel>", "exec"), names)
     function: Callable[..., Any] = names[ticket.name]
     return function

@@ -105,15 +105,31 @@ BAD: dict[str, Any] = {
 @pytest.mark.parametrize("given", BAD.values(), ids=BAD)
 def test_other_arrays_are_refused(given: Any) -> None:
     with pytest.raises(TypeError, match="Machine code wants"):
-        Array(F8, 2).words(given)
+        Array(F8, 2).check(given)
+
+
+def test_a_call_looks_at_its_arguments() -> None:
+    def copy(out: Any, x: Any) -> None:
+        out[0, 0] = x[0, 0]
+
+    entry = made(copy, Array(F8, 2, written=True), Array(F8, 2))
+    good, copied = np.full((2, 3), 5.0), np.zeros((2, 3))
+    entry(copied, good)
+    assert copied[0, 0] == 5
+    for bad in BAD.values():
+        for arguments in ((good, bad), (bad, good)):
+            with pytest.raises(TypeError, match="Machine code wants"):
+                entry(*arguments)
+    with pytest.raises(TypeError):
+        entry(good)
 
 
 def test_what_is_written_must_be_writable() -> None:
     x = np.zeros((2, 3))
     x.flags.writeable = False
-    assert Array(F8, 2).words(x) == (id(x),)
+    Array(F8, 2).check(x)
     with pytest.raises(TypeError, match="read-only"):
-        Array(F8, 2, written=True).words(x)
+        Array(F8, 2, written=True).check(x)
 
 
 def test_the_layout_of_arrays_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
