@@ -143,7 +143,8 @@ def function_of(ticket: Ticket) -> Callable[..., Any]:
     """A kernel as a Python function."""
     import numba
 
-    inner: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True} | OPTIONS  # Python calls none of them
+    # No wrappers: Python calls none of them.
+    inner: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True} | OPTIONS
     names = environment() | {"inner": numba.njit(**inner)}
     exec(compile(ticket.text, "<gradtape kernel>", "exec"), names)
     function: Callable[..., Any] = names[ticket.name]
