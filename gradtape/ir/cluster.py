@@ -165,7 +165,7 @@ def by_the_way(cluster: Cluster) -> Cluster:
     if not all(all(w.over) for w in writes if w.monoid is not None):
         return cluster  # it would be combined again in rounds that it does not depend on
     loops = tuple(Loop(x.extent, False) for x in cluster.loops)
-    return _needed(Cluster(loops, cluster.reads, cluster.code, writes))
+    return live(Cluster(loops, cluster.reads, cluster.code, writes))
 
 
 def _combining(cluster: Cluster, w: Write) -> Write:
@@ -174,8 +174,8 @@ def _combining(cluster: Cluster, w: Write) -> Write:
     return Write(e.args[0], w.access, over, e.leaf)
 
 
-def _needed(cluster: Cluster) -> Cluster:
-    """Without the operations that nothing needs."""
+def live(cluster: Cluster) -> Cluster:
+    """The cluster without the operations that nothing needs."""
     needed = {w.source for w in cluster.writes}
     for k in range(len(cluster.code) - 1, -1, -1):
         if k in needed:

@@ -256,6 +256,7 @@ def _read(values: Sequence[Any]) -> list[Any]:
 
 
 _shared: dict[Any, Tensor] = {}
+_shared_ids: set[int] = set()
 MAX_SHARED = 1024
 
 
@@ -268,7 +269,13 @@ def shared_scalar(value: Any, dtype: DType) -> Tensor:
         found = convert(value, dtype)
         if value and len(_shared) < MAX_SHARED:
             _shared[key] = found
+            _shared_ids.add(found._id)
     return found
+
+
+def is_shared(t: Tensor) -> bool:
+    """Whether a tensor stands for a number wherever that is used: nobody can ask for derivatives by it."""
+    return t._id in _shared_ids
 
 
 def as_optional_dtype(dtype: Any) -> DType | None:

@@ -15,15 +15,17 @@ import optree
 from gradtape.ir.aval import Aval
 from gradtape.ir.graph import Graph, Value
 from gradtape.kernels.memory import is_whole
+from gradtape.ops.op import constant
 from gradtape.runtime.backward import CompiledGraph
 from gradtape.runtime.collector import put_off
-from gradtape.runtime.convert import convert
-from gradtape.runtime.state import STATE
-from gradtape.runtime.tensor import Tensor
+from gradtape.runtime.convert import convert, is_shared
+from gradtape.runtime.state import STATE, new_id
+from gradtape.runtime.tensor import SymbolicTensor, Tensor
 from gradtape.runtime.trace import FunctionTracer
 from gradtape.runtime.variable import Variable
 from gradtape.tracing.branching import Packed
 from gradtape.tracing.signatures import TensorSpec
+from gradtape.transforms.simplify import rebuild_from
 
 TRACING = threading.RLock()  # one thread traces at a time: a function that traces another one waits for no third
 TRACES: weakref.WeakSet[Trace] = weakref.WeakSet()  # those that somebody holds
@@ -54,6 +56,7 @@ class Trace:
         creates_no_more: str,
         examples: Sequence[Tensor],
     ) -> None:
+        begin = new_id()
         tracer = FunctionTracer(avals)
         if examples:
             tracer.examples = examples
@@ -67,14 +70,17 @@ class Trace:
         self.created = tracer.created
         self.assigned = list(tracer.assigned.values())
         outputs = [*self.results.tensors, *(tracer.present[v._id] for v in self.assigned)]
-        graph, self.captured = tracer.graph(outputs)
+        graph, captured = tracer.graph(outputs)
         self.variables = [v for v, _ in tracer.variables.values()]
         inputs: list[Value] = [
             *tracer.inputs,
             *(v for _, v in tracer.variables.values()),
             *graph.inputs[len(tracer.inputs) :],
         ]
-        self.compiled = CompiledGraph(Graph(inputs, graph.outputs))
+        given = list(zip(captured, inputs[len(inputs) - len(captured) :], strict=True))
+        numbers = {id(v): n for t, v in given if (n := _number(t, begin)) is not None}
+        self.captured = [t for t, v in given if id(v) not in numbers]
+        self.compiled = CompiledGraph(_given(Graph(inputs, graph.outputs), numbers))
 
     def run(self, tensors: Sequence[Tensor]) -> Any:
         """The results for other tensors; variables are read now, and assigned at the end."""
@@ -83,6 +89,23 @@ class Trace:
         for v, new in zip(self.assigned, made[count:], strict=True):
             _assign(v, new)
         return self.results.with_tensors(made[:count])
+
+
+def _number(t: Tensor, begin: int) -> Value | None:
+    """A captured tensor as a number of the graph, if it is one of the program, and nobody outside has it to ask for a
+    derivative by it; `begin`: tensors with larger ids were made while the function was traced."""
+    kind = {"f": float, "i": int, "u": int, "b": bool}.get(t._aval.dtype.kind)
+    if t._aval.shape != () or kind is None or isinstance(t, SymbolicTensor) or not (t._id > begin or is_shared(t)):
+        return None
+    return constant(kind(t._array), t._aval.dtype)
+
+
+def _given(graph: Graph, numbers: dict[int, Value]) -> Graph:
+    """A graph some of whose inputs are known."""
+    if not numbers:
+        return graph
+    outputs = rebuild_from(graph, [numbers.get(id(v), v) for v in graph.inputs])
+    return Graph([v for v in graph.inputs if id(v) not in numbers], outputs)
 
 
 def _assign(state: Any, new: Tensor) -> None:

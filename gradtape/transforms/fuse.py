@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Sequence
 
 from gradtape.ir.cluster import Access, Cluster, Loop, Operation, Read, Write, collapsed
 from gradtape.ir.graph import Graph, Node, Value, order
+from gradtape.ir.show import show
 from gradtape.ops.fused import fused_step
 from gradtape.ops.op import Constant, Step, apply
 from gradtape.ops.reduction import Reduction
 from gradtape.ops.tiles import Tiles, tiles_step
 from gradtape.transforms.atoms import Spells, in_atoms
+from gradtape.transforms.gathering import gathered
 from gradtape.transforms.grouping import Group, Grouping
 from gradtape.transforms.simplify import simplify
 from gradtape.transforms.views import Place, walk_back
 
 ALONE = 2  # operations from which a cluster is worth a kernel
+
+# What a cluster goes through before it is rendered; each gives the same but for roundings.
+CLUSTER_PASSES: tuple[tuple[str, Callable[[Cluster], Cluster]], ...] = (("gather numbers", gathered),)
 
 
 def fuse(graph: Graph, spells: Spells, alone: int = ALONE, sinks: bool = True) -> Graph:
@@ -173,7 +179,19 @@ def cluster_of(group: Group, inputs: Sequence[Value], results: Sequence[Value]) 
             code.append(Operation(node.step.op.name, args, out.aval.dtype))
     loops = tuple(Loop(n, k in group.reduced) for k, n in enumerate(group.loops))
     writes = tuple(_write(group, v, made, sinks) for v in results)
-    return collapsed(Cluster(loops, tuple(accesses), tuple(code), writes))
+    return _passed(collapsed(Cluster(loops, tuple(accesses), tuple(code), writes)))
+
+
+def _passed(cluster: Cluster) -> Cluster:
+    for name, rewrite in CLUSTER_PASSES:
+        before, cluster = cluster, rewrite(cluster)
+        if cluster is not before:
+            show("passes", name, functools.partial(_change, before, cluster))
+    return cluster
+
+
+def _change(before: Cluster, after: Cluster) -> str:
+    return f"{before.work} operations became {after.work}\n{after!r}"
 
 
 def _write(group: Group, v: Value, made: dict[int, int], sinks: dict[int, int]) -> Write:
