@@ -25,6 +25,7 @@ from gradtape.kernels.halves import computed, stored
 from gradtape.kernels.kernel import Kernel, partial_dtype
 from gradtape.kernels.objects import ObjectCode, object_code
 from gradtape.kernels.spelling import environment
+from gradtape.kernels.vector_options import side_by_side
 
 MAX_TICKETS = 4096
 OPTIONS: dict[str, Any] = {"error_model": "numpy", "fastmath": {"contract", "nsz"}}
@@ -42,6 +43,10 @@ class Source(Protocol):
 
     @property
     def answer(self) -> np.dtype[Any] | None: ...
+
+    @property
+    def vectors(self) -> int:
+        """How many vectors its loops work on side by side; 0: as the compiler likes."""
 
 
 class Ticket:
@@ -83,7 +88,7 @@ class Compiler:
 
     def request(self, source: Source) -> Ticket:
         """The ticket of a source; the first request begins to compile it."""
-        key = key_of(source.text, source.parameters, OPTIONS)
+        key = key_of(source.text, source.parameters, OPTIONS | {"vectors": source.vectors})
         with self.lock:
             found = self.tickets.get(key)
             if found is None:
@@ -136,7 +141,9 @@ class Compiler:
 
 
 def _object_code(ticket: Ticket) -> ObjectCode:
-    return object_code(function_of(ticket), ticket.name, ticket.source.parameters, ticket.source.answer, OPTIONS)
+    source = ticket.source
+    with side_by_side(source.vectors):
+        return object_code(function_of(ticket), ticket.name, source.parameters, source.answer, OPTIONS)
 
 
 def function_of(ticket: Ticket) -> Callable[..., Any]:
@@ -164,6 +171,10 @@ class KernelSource:
     @property
     def text(self) -> str:
         return self.kernel.text
+
+    @property
+    def vectors(self) -> int:
+        return self.kernel.vectors
 
     @property
     def answer(self) -> np.dtype[Any] | None:

@@ -26,6 +26,7 @@ class Kernel:
     integers: tuple[int, ...]
     split: int | None  # the loop that threads share
     limited: bool  # it answers whether an operand was beyond the limit of an operation, so that nothing of it counts
+    vectors: int = 0  # so many are worked on side by side; 0: as the compiler likes
 
 
 def partial_dtype(w: Write) -> DType:

@@ -113,6 +113,7 @@ class ProgramSource:
 
     text: str
     spaces: tuple[DType, ...]
+    vectors = 0
 
     @property
     def answer(self) -> np.dtype[Any]:

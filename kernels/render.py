@@ -11,7 +11,7 @@ from gradtape.ir.dtypes import DType
 from gradtape.kernels.addresses import Addresses
 from gradtape.kernels.halves import computed, in_float32
 from gradtape.kernels.kernel import Kernel, described, partial_dtype
-from gradtape.kernels.schedule import Sweep, is_by_column, schedule
+from gradtape.kernels.schedule import Sweep, is_by_column, schedule, vectors_at_once
 from gradtape.kernels.spelling import carried, combined, is_limited, literal, neutral, spelled
 
 BLOCK = 512  # elements of a block of columns: a few such rows stay in the first-level cache
@@ -62,7 +62,10 @@ class _Renderer:
         text = "\n".join([head, *comment, *self.scratch.values(), *far, *self.lines, *answer])
         numbers = tuple((value, dtype) for (_, dtype), value in self.numbers.items())
         integers = tuple(self.addresses.integers.values())
-        return Kernel(text, self.writes, self.sinks, arrays, scalars, numbers, integers, self.split, self.limited)
+        vectors = vectors_at_once(self.cluster, self.plan)
+        return Kernel(
+            text, self.writes, self.sinks, arrays, scalars, numbers, integers, self.split, self.limited, vectors
+        )
 
     def _body(self) -> None:
         bound: set[int] = set()

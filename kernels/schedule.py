@@ -19,6 +19,9 @@ CHEAP = frozenset(
     }
 )
 CHEAP_DEPTH = 4  # cheap operations in a row that are done again rather than kept
+DEAR = 2  # operations that are not cheap, from which a loop waits for results most of the time
+LONG = 256  # rounds of a loop from which it works on several vectors at once
+MUCH = 128  # operations from which these are fewer: compilers take their time
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,15 @@ def schedule(cluster: Cluster) -> Schedule:
         sweeps.append(Sweep(order, new))
     outside = tuple(tuple(k for k, n in enumerate(cluster.stages) if not inside[k] and n == s) for s in stages)
     return Schedule(outer, swept, vector, tuple(sweeps), outside)
+
+
+def vectors_at_once(cluster: Cluster, plan: Schedule) -> int:
+    """How many vectors the innermost loop should work on side by side; 0: as the compiler likes."""
+    if plan.vector is None or cluster.loops[plan.vector].extent < LONG:
+        return 0
+    inside = {k for sweep in plan.sweeps for k in sweep.inside}
+    dear = sum(cluster.code[k].op not in (*CHEAP, "read", "number", "reduce") for k in inside)
+    return 0 if dear < DEAR else 4 if cluster.work < MUCH else 2
 
 
 def _vector(cluster: Cluster) -> int | None:

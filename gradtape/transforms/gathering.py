@@ -80,7 +80,7 @@ def _uses(cluster: Cluster) -> Counter[int]:
 
 
 def _asked(cluster: Cluster) -> set[int]:
-    """The operations whose results are asked for as they are; also where that is done less often than what uses them."""
+    """Operations whose results are asked for as they are, and those that are done less often than what uses them."""
     found = {w.source for w in cluster.writes}
     loops = cluster.dependences
     for k, e in enumerate(cluster.code):
@@ -129,7 +129,7 @@ def _has_size(number: float) -> bool:
 
 
 def _is_short(number: float) -> bool:
-    return (math.frexp(number)[0] * 2**FEW_BITS).is_integer()
+    return (math.frexp(number)[0] * 2.0**FEW_BITS).is_integer()
 
 
 def _may_be(result: float, *parts: float) -> bool:

@@ -285,3 +285,23 @@ def test_tensors_that_escape_are_out_of_scope() -> None:
         g(tf.constant(1.0))
     with pytest.raises(TypeError, match="out of scope"):
         tf.function(lambda x: x + kept[0])(tf.constant(1.0))
+
+
+def test_numbers_of_the_program_are_in_the_graph_and_tensors_from_outside_are_operands() -> None:
+    outside = tf.constant(3.0)
+
+    @tf.function
+    def f(x: Any) -> Any:
+        return (x * 0.7 + tf.constant(0.2)) * outside + tf.constant([1.0, 2.0]), 5.0, True
+
+    x = tf.constant([1.0, -1.0])
+    with tf.GradientTape() as tape:
+        tape.watch(outside)
+        y = f(x)[0]
+    np.testing.assert_allclose(y.numpy(), [3.7, 0.5], 1e-6)
+    np.testing.assert_allclose(tape.gradient(y, outside).numpy(), 0.4, 1e-6)
+    concrete = f.get_concrete_function(x)
+    assert [t.shape for t in concrete.captured_inputs] == [(), (2,)]
+    numbers = {n.step.params["value"] for n in concrete.graph.nodes if n.step.op.kind == "constant"}
+    assert {float(np.float32(0.7)), float(np.float32(0.2))} <= numbers
+    assert [np.asarray(v).item() for v in f(x)[1:]] == [5.0, True]

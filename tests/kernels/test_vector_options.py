@@ -1,11 +1,19 @@
-"""Loops that work on several vectors side by side and mask the last ones: the same results, other code."""
+"""Loops that work on several vectors side by side: the same results, other code."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from gradtape.kernels.vector_options import TRIED, vectorized
+from gradtape.ir.aval import aval
+from gradtape.ir.dtypes import float32
+from gradtape.ir.graph import Graph, Value
+from gradtape.kernels.compiled import Compiler, KernelSource
+from gradtape.kernels.render import render
+from gradtape.kernels.spelling import spells
+from gradtape.kernels.vector_options import TRIED, side_by_side
+from gradtape.ops.op import emit
+from gradtape.transforms.fuse import fuse, fused_nodes
 from tests.kernels import compiled
 
 
@@ -25,17 +33,17 @@ def plain() -> int:
 
 
 def test_vectors_side_by_side(plain: int) -> None:
-    with vectorized(interleave=3) as known:
+    with side_by_side(3) as known:
         if not known:
             pytest.skip("this version of LLVM has not been tried")
         three = fused("exp")
-    with vectorized(interleave=6):
+    with side_by_side(6):
         assert fused("exp") == 2 * three > 2 * plain
     assert fused("exp") == plain, "loops compiled later are as before"
 
 
 def test_options_are_given_back_after_an_error(plain: int) -> None:
-    with pytest.raises(ZeroDivisionError), vectorized(interleave=4):
+    with pytest.raises(ZeroDivisionError), side_by_side(4):
         1 / 0  # noqa: B018
     assert fused("exp") == plain
 
@@ -45,7 +53,7 @@ def test_results_are_the_same(size: int) -> None:
     x = np.linspace(-20, 20, size).astype("float32")
     want, got = np.empty_like(x), np.full_like(x, 7)
     compiled.loop("tanh", "float32", compiled.CONTRACT)(x, want)
-    with vectorized():
+    with side_by_side(4):
         other = compiled.loop.__wrapped__("tanh", "float32", compiled.CONTRACT)
     other(x, got)
     np.testing.assert_array_equal(got, want)
@@ -55,5 +63,28 @@ def test_an_unknown_version_is_left_alone(monkeypatch: pytest.MonkeyPatch, plain
     import llvmlite.binding as llvm
 
     monkeypatch.setattr(llvm, "llvm_version_info", (max(TRIED) + 1, 0, 0))
-    with vectorized(interleave=5) as known:
+    with side_by_side(5) as known:
         assert not known and fused("exp") == plain
+
+
+@pytest.mark.parametrize(("size", "functions", "vectors"), [(255, 3, 0), (256, 3, 4), (256, 1, 0), (256, 150, 2)])
+def test_long_loops_of_functions_ask_for_it(size: int, functions: int, vectors: int) -> None:
+    x = Value(aval((size,), float32))
+    y = emit("negative", x)
+    for _ in range(functions):
+        y = emit("tanh", y)
+    (node,) = fused_nodes(fuse(Graph([x], [y]), spells))
+    kernel = render(node.step.params["cluster"])
+    assert kernel.vectors == KernelSource(kernel, (float32,)).vectors == vectors
+
+
+def test_kernels_for_other_numbers_of_vectors_are_others(strict: Compiler) -> None:
+    def name(size: int) -> str:
+        x = Value(aval((size,), float32))
+        (node,) = fused_nodes(fuse(Graph([x], [emit("tanh", emit("exp", x))]), spells))
+        kernel = render(node.step.params["cluster"])
+        ticket = strict.request(KernelSource(kernel, (float32,)))
+        ticket.wait()
+        return ticket.name
+
+    assert name(10) == name(11) != name(1000) == name(1001)

@@ -51,7 +51,7 @@ def test_passes_by_name_and_what_they_changed(tmp_path: Path) -> None:
     assert titles[-1] == "fuse"
     assert parts[0].splitlines()[1] == "nothing changed"
     assert " became " in parts[-1].splitlines()[1]
-    assert "sin, multiply, add, sum>" in parts[-1]
+    assert "sin, add, sum>" in parts[-1]
 
 
 def test_plans_as_the_function_that_runs(tmp_path: Path) -> None:
