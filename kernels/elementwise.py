@@ -57,6 +57,7 @@ class LoopSource:
     text: str
     parameters: tuple[Parameter, ...]
     answer: None = None
+    vectors: int = 0
 
 
 class BackgroundLoop:
