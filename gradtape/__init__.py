@@ -13,6 +13,7 @@ from gradtape.api import (
     autodiff,
     autograph,
     bitwise,
+    compat,
     debugging,
     dtypes,
     errors,
@@ -122,6 +123,7 @@ from gradtape.api.elementwise import (
 )
 from gradtape.api.elementwise import divide as truediv
 from gradtape.api.execution import executing_eagerly, init_scope
+from gradtape.api.graphs import Graph
 from gradtape.api.host_functions import numpy_function, py_function
 from gradtape.api.indexing import (
     boolean_mask,
@@ -227,6 +229,7 @@ from gradtape.ir.dtypes import float64 as double
 from gradtape.ir.errors import NotVectorizable
 from gradtape.ir.shapes import TensorShape
 from gradtape.module import Module
+from gradtape.overrides import RegisterGradient, gradient_override_map, override_gradient
 from gradtape.recording import UnconnectedGradients
 from gradtape.runtime.indexed_slices import IndexedSlices
 from gradtape.runtime.plans import JacobianPlan
@@ -244,11 +247,13 @@ __all__ = [
     "CacheInfo",
     "DType",
     "GradientTape",
+    "Graph",
     "IndexedSlices",
     "Jacobian",
     "JacobianPlan",
     "Module",
     "NotVectorizable",
+    "RegisterGradient",
     "Tensor",
     "TensorShape",
     "TensorSpec",
@@ -291,6 +296,7 @@ __all__ = [
     "clip_by_global_norm",
     "clip_by_norm",
     "clip_by_value",
+    "compat",
     "complex",
     "complex128",
     "complex64",
@@ -329,6 +335,7 @@ __all__ = [
     "gather_nd",
     "gauss_newton_product",
     "grad_pass_through",
+    "gradient_override_map",
     "greater",
     "greater_equal",
     "half",
@@ -369,10 +376,11 @@ __all__ = [
     "nn",
     "norm",
     "not_equal",
-    "one_hot",
     "numpy_function",
+    "one_hot",
     "ones",
     "ones_like",
+    "override_gradient",
     "pad",
     "per_example_gradient_norms",
     "per_example_gradients",

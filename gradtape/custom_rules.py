@@ -171,7 +171,7 @@ class _Rule:
 
     def __call__(self, *cotangents: Tensor) -> Sequence[Tensor | None]:
         given = iter(cotangents)
-        ups = [next(given) if a.dtype.is_differentiable else _nothing(a) for a in self.results]
+        ups = [next(given) if a.dtype.is_differentiable else nothing(a) for a in self.results]
         if self.variables:
             answer, of_variables = self._with_variables(ups)
         else:
@@ -186,7 +186,7 @@ class _Rule:
             *zip(gradients, self.wanted, strict=True),
             *((g, v._aval) for g, v in zip(of_variables, self.variables, strict=True)),
         ]
-        return [_fitted(g, a, self.name, i) for i, (g, a) in enumerate(due) if a is not None]
+        return [fitted(g, a, self.name, i) for i, (g, a) in enumerate(due) if a is not None]
 
     def _with_variables(self, ups: list[Tensor | None]) -> tuple[Any, list[Any]]:
         answer = self.rule(*ups, variables=self.variables)
@@ -210,13 +210,13 @@ class _Rule:
         return leaves_of(answer) if isinstance(answer, list | tuple | dict) else [answer]
 
 
-def _nothing(result: Aval) -> Tensor | None:
+def nothing(result: Aval) -> Tensor | None:
     """The cotangent of a result that no gradient flows to: zeros, where its dtype has them."""
     zeros: Tensor | None = None if result.dtype.kind == "s" else execute(filled_step(result, 0), ())
     return zeros
 
 
-def _fitted(gradient: Any, due: Aval, name: str, place: int) -> Tensor | None:
+def fitted(gradient: Any, due: Aval, name: str, place: int) -> Tensor | None:
     """A gradient cast and broadcast to the shape and dtype of what it belongs to."""
     if gradient is None or not due.dtype.is_differentiable:
         return None

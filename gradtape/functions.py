@@ -15,9 +15,11 @@ from typing import Any
 import optree
 
 from gradtape.ir.aval import Aval
+from gradtape.ir.bounded import Bounded
 from gradtape.ir.errors import UnknownShapeError
 from gradtape.runtime.convert import convert
 from gradtape.runtime.places import CONVERTED, is_own_file, place_at
+from gradtape.runtime.state import STATE
 from gradtape.runtime.tensor import EagerTensor, SymbolicTensorError, Tensor
 from gradtape.runtime.variable import Variable
 from gradtape.tracing import conversion
@@ -34,15 +36,16 @@ NOT_ONCE = (
     "created once, and kept, or created outside tf.function."
 )
 PYTHON = os.path.dirname(os.__file__) + os.sep
+MAX_SCOPES = 8  # of other gradients, whose traces a function remembers
 MAX_TRACES = 256  # per function; the least recently made trace is dropped first
 
 
 class Function:
     """A Python function that is traced once for each signature; see `tf.function`."""
 
-    def __init__(self, python: Callable[..., Any], options: Options, owner: Any = None) -> None:
+    def __init__(self, python: Callable[..., Any], options: Options, owner: Any = None, scope: Any = None) -> None:
         functools.update_wrapper(self, python)
-        self.python, self.options = python, options
+        self.python, self.options, self.scope = python, options, scope
         self.owner = None if owner is None else weakref.ref(owner)
         self.name = getattr(python, "__name__", type(python).__name__)
         self.signature = inspect.signature(python)
@@ -56,6 +59,7 @@ class Function:
         self._count = 0
         self._called = False
         self._methods: dict[int, tuple[Any, Function]] = {}  # by id of the object
+        self._scoped: Bounded[Any, Function] = Bounded(MAX_SCOPES)  # the same, with other gradients for built-in ops
 
     @property
     def python_function(self) -> Callable[..., Any]:
@@ -81,6 +85,8 @@ class Function:
     # ------------------------------------------------------------------ calls
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if STATE.overrides != self.scope:
+            return self._in_scope()(*args, **kwargs)
         avals = tuple([x._aval for x in args if type(x) is EagerTensor])
         alone = len(avals) == len(args) and not kwargs
         if alone and (trace := self._straight.get(avals)) is not None:
@@ -105,11 +111,18 @@ class Function:
 
     def get_concrete_function(self, *args: Any, **kwargs: Any) -> ConcreteFunction:
         """The trace for these arguments, among which may be `tf.TensorSpec`s; with an input signature, for that."""
+        if STATE.overrides != self.scope:
+            return self._in_scope().get_concrete_function(*args, **kwargs)
         if self.options.signature is not None and not args and not kwargs:
             args = self.options.signature
         leaves, spec = self._arguments(args, kwargs)
         key = (spec, tuple(map(key_of, leaves)))
         return self._traces.get(key) or self._found_or_traced(key, leaves)
+
+    def _in_scope(self) -> Function:
+        """The function with traces of its own for the gradients that built-in ops have now."""
+        scope, owner = STATE.overrides, self.owner and self.owner()
+        return self._scoped.find(scope, lambda: Function(self.python, self.options, owner, scope))
 
     def experimental_get_tracing_count(self) -> int:
         """How often Python was traced."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextvars
 import itertools
 import threading
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 if TYPE_CHECKING:
+    from gradtape.ops.op import Step
     from gradtape.runtime.record import Recorder
     from gradtape.runtime.tensor import Tensor
     from gradtape.runtime.trace import Tracer
@@ -38,6 +39,13 @@ def run_apart(refused: RuntimeError, f: Callable[..., Any], *args: Any) -> Any:
     return _quiet_numpy()(f, *args)
 
 
+class Overriding(Protocol):
+    """Other gradients for built-in ops."""
+
+    def run(self, step: Step, inputs: Sequence[Tensor]) -> Any:
+        """The results of a step that is recorded with another gradient; None where it keeps its own."""
+
+
 class State(threading.local):
     """Thread-local: a thread records only what it runs itself."""
 
@@ -46,6 +54,7 @@ class State(threading.local):
         self.recorders: tuple[Recorder, ...] = ()
         self.tracers: tuple[Tracer, ...] = ()
         self.watchers: tuple[Callable[[Variable], None], ...] = ()
+        self.overrides: Overriding | None = None  # what a scope puts in the place of built-in gradients
         self.reads: dict[int, Tensor] = {}  # what variables were read as since the recorders changed, by their id
 
 

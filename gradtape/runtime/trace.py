@@ -146,7 +146,6 @@ class FunctionTracer(Tracer):
             (array,) = STATE.run(run, *arrays, *(v.read()._array for v, _ in state))
         return array
 
-
     def _array_of(self, t: Tensor) -> Any:
         """The array of an input, which may come from the trace around this one."""
         if not isinstance(t, SymbolicTensor):

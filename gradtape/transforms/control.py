@@ -301,4 +301,3 @@ REGIONS: dict[type, Callable[[Node, Given, Sequence[bool], Pull], list[Cotangent
     While: pull_loop,
     Scan: pull_loop,
 }
-

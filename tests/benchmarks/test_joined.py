@@ -40,7 +40,7 @@ def test_runs_of_two_machines_are_refused() -> None:
 def test_runs_of_two_versions_are_refused() -> None:
     other = run(1, "y", 1.0)
     other["settings"][0]["versions"]["gradtape"] = "0.2.0"
-    with pytest.raises(ValueError, match="gradtape 0[.]1[.]0 and 0[.]2[.]0"):
+    with pytest.raises(ValueError, match=r"gradtape 0[.]1[.]0 and 0[.]2[.]0"):
         joined([run(1, "x", 1.0), other])
 
 
