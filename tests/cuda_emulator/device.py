@@ -7,6 +7,7 @@ or changed too early shows, and every wait of the host is counted, also a hidden
 from __future__ import annotations
 
 import ctypes
+import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -73,6 +74,8 @@ class Device:
         self.seed = seed
         self.most_steps = most_steps
         self.counts = Counts()
+        self.addresses: set[int] = set()  # of live buffers
+        weakref.finalize(self, free_all, self.addresses)
         self.schedule = Schedule(seed)
         self.default_stream = Stream(self.schedule, "the default stream")
         self.current_stream = self.default_stream
@@ -204,6 +207,12 @@ class Device:
             raise DeviceFault(
                 "aliasing", f"{names} lead to one buffer, which the launch both reads and writes", function.name
             )
+
+
+def free_all(addresses: set[int]) -> None:
+    """Free what a device leaves behind."""
+    for address in addresses:
+        runtime().emulator_free(address)
 
 
 def buffers_of(function: Function, data: list[bytes]) -> dict[int, list[Declared]]:

@@ -31,6 +31,11 @@ class Buffer:
         self.address: int = address
         self.freed = False
         self.stream = device.current_stream
+        device.addresses.add(address)
+
+    def __del__(self) -> None:
+        if getattr(self, "freed", True) is False:
+            self.release()
 
     def __repr__(self) -> str:
         return f"Buffer({self.name!r}, {self.nbytes} bytes{', freed' if self.freed else ''})"
@@ -58,6 +63,7 @@ class Buffer:
         """Free at once, waiting for nothing: what is queued already must not use the buffer."""
         if not self.freed:
             self.freed = True
+            self.device.addresses.discard(self.address)
             runtime().emulator_free(self.address)
 
     def release(self) -> None:

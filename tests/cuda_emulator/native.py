@@ -109,9 +109,9 @@ SIGNATURES = {
 
 
 @functools.cache
-def runtime() -> ctypes.CDLL:
-    """The library, loaded once for this process."""
-    library = ctypes.CDLL(str(runtime_library()))
+def runtime() -> ctypes.PyDLL:
+    """The library, loaded once for this process. It knows no threads: calls keep Python's lock, one after the other."""
+    library = ctypes.PyDLL(str(runtime_library()))
     for name, (arguments, result) in SIGNATURES.items():
         function = getattr(library, name)
         function.argtypes, function.restype = arguments, result

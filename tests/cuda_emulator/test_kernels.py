@@ -28,6 +28,13 @@ extern "C" __global__ void __launch_bounds__(256) scale4(const float* x, float* 
     }
 }
 
+struct alignas(16) Eight { float v[8]; };
+extern "C" __global__ void scale8(const Eight* x, Eight* out) {
+    Eight v = x[threadIdx.x];
+    for (int i = 0; i < 8; i++) v.v[i] *= 2.0f;
+    out[threadIdx.x] = v;
+}
+
 extern "C" __global__ void transpose(const float* x, float* out, int rows, int columns) {
     __shared__ float tile[16][17];
     int row = blockIdx.y * 16 + threadIdx.y, column = blockIdx.x * 16 + threadIdx.x;
@@ -219,6 +226,16 @@ def test_vectors_of_four_are_one_access_each(device: Device, n: int) -> None:
     assert launch.bytes_moved == 8 * n
     assert launch.traffic["x"].wide_reads == launch.traffic["out"].wide_writes == n // 4
     assert launch.traffic["x"].reads == launch.traffic["out"].writes == n // 4 + n % 4
+
+
+def test_larger_structures_are_several_wide_accesses(device: Device) -> None:
+    x = numbers(80)
+    out = device.alloc(x.nbytes)
+    kernel(device, "scale8")((1,), (10,), (on(device, x), out))
+    assert np.array_equal(out.to_numpy(), 2 * x)
+    traffic = device.counts.launches[-1].traffic
+    assert (traffic["x"].bytes_read, traffic["x"].wide_reads) == (320, 20)
+    assert (traffic["out"].bytes_written, traffic["out"].wide_writes) == (320, 20)
 
 
 def test_tiles_in_shared_memory(device: Device) -> None:

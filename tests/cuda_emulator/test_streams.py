@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gc
+
 import numpy as np
 import pytest
 
 from tests.cuda_emulator.device import Device
 from tests.cuda_emulator.faults import DeviceFault
 from tests.cuda_emulator.memory import Buffer
+from tests.cuda_emulator.native import runtime
 from tests.cuda_emulator.streams import Event
 
 KERNEL = 'extern "C" __global__ void step(const float* x, float* out) { out[threadIdx.x] = 2 * x[threadIdx.x] + 1; }'
@@ -58,6 +61,29 @@ def test_waiting_for_one_stream_leaves_the_others() -> None:
     device.synchronize("the stream", stream=other)
     assert [launch.kernel for launch in device.counts.launches] == ["step"]
     assert device.counts.synchronizations == ["synchronize", "the event", "the stream"]
+
+
+def test_dropped_buffers_go_back_in_their_turn() -> None:
+    device = Device()
+    step = device.module(KERNEL).get_function("step")
+    out = ones(device, "out")
+    step((1,), (32,), (ones(device, "x"), out))
+    assert len(device.addresses) == 2
+    assert out.to_numpy()[0] == 3
+    device.synchronize()
+    assert device.addresses == {out.address}
+
+
+def test_a_device_leaves_nothing_behind() -> None:
+    device = Device()
+    addresses = device.addresses
+    buffers = [ones(device, "x") for _ in range(3)]
+    assert len(addresses) == 3
+    held = [runtime().emulator_buffer_at(address) for address in addresses]
+    assert None not in held
+    del buffers, device
+    gc.collect()
+    assert [runtime().emulator_buffer_at(address) for address in addresses] == [None] * 3
 
 
 def test_memory_is_released_on_its_own_stream() -> None:

@@ -44,7 +44,7 @@ class OutOfMemoryError(MemoryError):
 
 
 class Memory:
-    """One block of a pool. When nobody points to it, the pool has it back, in the order of its stream."""
+    """One block of a pool. When nobody points to it, the pool has it back; its buffer waits for its stream."""
 
     def __init__(self, pool: MemoryPool, size: int) -> None:
         self.pool = pool
@@ -55,7 +55,6 @@ class Memory:
 
     def __del__(self) -> None:
         if hasattr(self, "ptr"):  # not where there was no room for it
-            self.buffer.release()
             self.pool.take_back(self.size)
 
 

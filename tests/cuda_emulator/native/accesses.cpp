@@ -143,6 +143,11 @@ void check_cells(const Access& access) {
     }
 }
 
+// How many 16-byte instructions make this access: larger structures take several.
+std::uint64_t wide_parts(const Access& access) {
+    return access.size % 16 == 0 && (access.region.begin + access.offset) % 16 == 0 ? access.size / 16 : 0;
+}
+
 void mark_reads(const Access& access) {
     unsigned char* byte = &access.region.bytes[access.offset];
     Traffic& traffic = access.region.traffic;
@@ -159,7 +164,7 @@ void mark_reads(const Access& access) {
     }
     traffic.reads++;
     traffic.bytes_read += access.size;
-    traffic.wide_reads += access.size == 16;
+    traffic.wide_reads += wide_parts(access);
 }
 
 void mark_writes(const Access& access) {
@@ -174,7 +179,7 @@ void mark_writes(const Access& access) {
     }
     traffic.writes++;
     traffic.bytes_written += access.size;
-    traffic.wide_writes += access.size == 16;
+    traffic.wide_writes += wide_parts(access);
     traffic.atomics += access.kind == Kind::atomic;
 }
 
