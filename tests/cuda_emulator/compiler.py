@@ -33,7 +33,7 @@ KERNEL_OPTIONS = (
     *("-fsanitize=thread", "-fsanitize=alignment,signed-integer-overflow,integer-divide-by-zero,shift-exponent,bounds"),
     # What a kernel says is what is counted: no structure is taken apart, no loop becomes a call of the library.
     *("-fno-tree-sra", "-fno-tree-loop-distribute-patterns", "-fno-strict-aliasing", "-fno-store-merging"),
-    # Other threads write shared memory while a barrier waits, which looks like a call that touches nothing of it.
+    # Other threads write shared memory while a barrier waits: nothing may be concluded from what a call cannot reach.
     *("-fno-ipa-reference", "-fno-ipa-pure-const", "-fno-ipa-modref"),
     *("-ffp-contract=off", "-fno-math-errno", "-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics"),
 )

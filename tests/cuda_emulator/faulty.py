@@ -147,6 +147,15 @@ extern "C" __global__ void reads_unwritten_line(float* out) {
     out[threadIdx.x] = line[threadIdx.x];
 }
 
+extern "C" __global__ void hands_on_to_the_next_block(float* out) {
+    __shared__ float line[64];
+    if (atomicAdd(out, 1.0f) == 1.0f) line[0] = 2.0f;
+    __syncthreads();
+    out[1 + blockIdx.x] = line[0];
+}
+
+extern "C" __global__ void adds_at_a_byte(unsigned char* x) { atomicAdd(reinterpret_cast<int*>(x + 2), 1); }
+
 extern "C" __global__ void caches_what_it_writes(float* x) { x[threadIdx.x] = __ldg(x + threadIdx.x) * 2.0f; }
 
 extern "C" __global__ void promises(const float* __restrict__ x, float* __restrict__ out) {

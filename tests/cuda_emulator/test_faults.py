@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -65,6 +66,44 @@ def test_memory_is_poison_until_it_is_written(device: Device) -> None:
     found = fault(device, "reads_unwritten_line", (buffer(device, 64, "out"),))
     assert found.kind == "unwritten"
     assert "byte 20 of `line`" in str(found)
+
+
+def test_shared_memory_is_new_for_each_block(device: Device) -> None:
+    found = fault(device, "hands_on_to_the_next_block", (buffer(device, 64, "out"),), block=1, grid=2)
+    assert found.kind == "unwritten"
+    assert "byte 0 of `line`" in str(found)
+
+
+def test_access_that_ends_behind_the_end(device: Device) -> None:
+    found = fault(device, "copies_four", (buffer(device, 8), buffer(device, 6, "out")), block=2)
+    assert found.kind == "out of bounds"
+    assert "writes 16 bytes at byte 16 of `out`, which has 24 bytes" in str(found)
+
+
+def test_misaligned_atomic(device: Device) -> None:
+    found = fault(device, "adds_at_a_byte", (device.alloc(16, "x").copy_from(np.zeros(4, np.int32)),), block=1)
+    assert found.kind == "misaligned"
+
+
+def test_buffers_lie_between_pages_that_nobody_may_touch(device: Device) -> None:
+    x = device.alloc(5000, "x")
+    assert x.address % 256 == 0
+    assert rights(x.address) == rights(x.address + 4999) == "rw-p"
+    assert (x.address + 5120) % 4096 == 0  # 5000 in steps of the alignment
+    assert rights(x.address + 5120) == "---p"
+    assert rights(x.address // 4096 * 4096 - 1) == "---p"
+    x.free()
+    assert rights(x.address) == "---p"
+
+
+def rights(address: int) -> str:
+    """What this process may do with the page of an address."""
+    for text in Path("/proc/self/maps").read_text(encoding="ascii").splitlines():
+        place, allowed = text.split()[:2]
+        first, last = (int(end, 16) for end in place.split("-"))
+        if first <= address < last:
+            return allowed
+    return "nothing"
 
 
 def test_misaligned_vector_of_a_slice(device: Device) -> None:

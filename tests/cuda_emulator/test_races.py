@@ -40,6 +40,14 @@ WITHIN_A_BLOCK = {
         "if (t < 32) { s[t] = 1; __syncwarp(); out[t] = s[0] + s[t]; __syncwarp(); if (t == 7) s[0] = 2; }",
         "if (t < 32) { s[t] = 1; __syncwarp(); out[t] = s[0] + s[t]; if (t == 7) s[0] = 2; __syncwarp(); }",
     ),
+    "writes after a barrier of the warp": (
+        "__syncwarp(); s[t] = 1; __syncwarp(); out[t] = s[t ^ 16];",
+        "__syncwarp(); s[t] = 1; out[t] = s[t ^ 16];",
+    ),
+    "two warps read, and one of them writes": (
+        "if (t == 5) out[5] = x[3]; __syncwarp(); if (t == 40) out[t] = x[3]; __syncthreads(); if (t == 5) x[3] = 2;",
+        "if (t == 5) out[5] = x[3]; __syncwarp(); if (t == 40) out[t] = x[3]; if (t == 5) x[3] = 2;",
+    ),
     "a shuffle orders no memory": (
         "s[t] = 1; float v = __shfl_xor_sync(~0u, s[t], 1); out[t] = v;",
         "s[t] = 1; float v = __shfl_xor_sync(~0u, 1.0f, 1); out[t] = v + s[t ^ 1];",
@@ -75,6 +83,14 @@ BETWEEN_BLOCKS = {
     "fences": (
         "out[b] = 1; __threadfence(); if (atomicAdd(&x[0], 1.0f) == 3) x[1] = out[0] + out[1] + out[2];",
         "out[b] = 1; if (atomicAdd(&x[0], 1.0f) == 3) x[1] = out[0] + out[1] + out[2];",
+    ),
+    "a fence on both sides": (
+        "out[b] = 1; __threadfence(); if (atomicAdd(&x[0], 1.0f) == 3) x[1] = out[0] + out[1] + out[2];",
+        "out[b] = 1; if (atomicAdd(&x[0], 1.0f) == 3) { __threadfence(); x[1] = out[0] + out[1] + out[2]; }",
+    ),
+    "fences before a store": (
+        "out[b] = x[2]; __threadfence(); if (atomicAdd(&x[0], 1.0f) == 3) x[2] = 5;",
+        "out[b] = x[2]; if (atomicAdd(&x[0], 1.0f) == 3) x[2] = 5;",
     ),
 }
 
