@@ -41,8 +41,8 @@ WITHIN_A_BLOCK = {
         "if (t < 32) { s[t] = 1; __syncwarp(); out[t] = s[0] + s[t]; if (t == 7) s[0] = 2; __syncwarp(); }",
     ),
     "writes after a barrier of the warp": (
-        "__syncwarp(); s[t] = 1; __syncwarp(); out[t] = s[t ^ 16];",
-        "__syncwarp(); s[t] = 1; out[t] = s[t ^ 16];",
+        "s[t] = 0; __syncwarp(); if (t == 3) s[3] = 1; __syncwarp(); if (t == 4) out[4] = s[3];",
+        "s[t] = 0; __syncwarp(); if (t == 3) s[3] = 1; if (t == 4) out[4] = s[3];",
     ),
     "two warps read, and one of them writes": (
         "if (t == 5) out[5] = x[3]; __syncwarp(); if (t == 40) out[t] = x[3]; __syncthreads(); if (t == 5) x[3] = 2;",
