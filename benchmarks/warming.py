@@ -9,6 +9,7 @@ import gradtape
 from benchmarks.harness import Program
 
 WARM = 1.0  # seconds of calls that ask for every kernel that is worth it
+CALLS = 20  # that there should be in that time, or in five times as long: long programs are compiled after so many
 PATIENCE = 120.0  # seconds after which a compiler that is still at work is a fault
 
 
@@ -29,7 +30,12 @@ def until_ready(call: Callable[[], object], seconds: float = WARM) -> int:
       TimeoutError: one still is after a long time.
     """
     count, begin = 0, time.monotonic()
-    while count < 2 or time.monotonic() - begin < seconds or gradtape.cache_info().kernels.waiting:
+
+    def asked() -> bool:
+        gone = time.monotonic() - begin
+        return count >= 2 and gone >= (seconds if count >= CALLS else 5 * seconds)
+
+    while not asked() or gradtape.cache_info().kernels.waiting:
         if time.monotonic() - begin > PATIENCE:
             raise TimeoutError(f"kernels are still waiting to be compiled: {gradtape.cache_info().kernels}")
         call()

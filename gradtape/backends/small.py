@@ -18,6 +18,7 @@ from gradtape.ops.structural import Structural
 
 Run = Callable[..., tuple[Any, ...]]
 WIDTH = 16  # elements to which places in a workspace are aligned
+MANY = 1500  # nodes whose program is laid out in about the time in which it runs sixty times
 
 
 class SmallProgram:
@@ -27,6 +28,7 @@ class SmallProgram:
     def __init__(self, graph: Graph, program: Run, pack: Callable[[Graph], tuple[Packed, Run] | None]) -> None:
         self.graph, self.program, self.pack = graph, program, pack
         self.estimate = PER_CALL * len(graph.nodes)
+        self.size = max(1.0, len(graph.nodes) / MANY)
         self.spent = 0.0
         self.begun = False
         self.fault: Exception | None = None
@@ -45,7 +47,7 @@ class SmallProgram:
         that."""
         now = POLICY.compile == "now"
         self.spent += self.estimate
-        if not self.begun and (now or self.spent > PATIENCE):
+        if not self.begun and (now or self.spent > PATIENCE * self.size):
             self.begun = True
             if now:
                 self._ask()
