@@ -77,14 +77,14 @@ class FusedKernel:
         self.estimate = self.cluster.work * PER_CALL + elements * PER_ELEMENT
         self.spent = 0.0
         self.native: Native | None = None
+        self.run: Run | None = None  # the native kernel
         self.asked: tuple[Kernel, Ticket] | None = None
         self.given_up = False
 
     def __call__(self, *arrays: Any) -> tuple[Any, ...]:
-        if self.native is None and POLICY.compile != "never" and not self.given_up:
+        if self.run is None and POLICY.compile != "never" and not self.given_up:
             self._look()
-        native = self.native
-        return self.program(*arrays) if native is None else native(*arrays)
+        return (self.run or self.program)(*arrays)
 
     def _look(self) -> None:
         """Take the kernel if it is there; ask for it when it is worth that."""
@@ -97,6 +97,7 @@ class FusedKernel:
                 kernel, ticket = self.asked
                 if now or ticket.done.is_set():
                     self.native = Native(self, kernel, ticket.wait())
+                    self.run = self.native.run
         except Exception as e:
             if now:
                 raise
@@ -124,12 +125,10 @@ class Native:
         self.elements = cluster.size * max(1, cluster.work // 8)
         self.slow: Native | None = None
         self.asked: tuple[Kernel, Ticket] | None = None
-        self.direct = self._direct()
+        self.run = self._direct() or self.shared
 
-    def __call__(self, *arrays: Any) -> tuple[Any, ...]:
-        if self.direct is not None:
-            made = self.direct(*arrays)
-            return self._anywhere(arrays) if made is None else made
+    def shared(self, *arrays: Any) -> tuple[Any, ...]:
+        """The results; threads share the work."""
         results = [empty(shape, dtype) for shape, dtype, _ in self.outs]
         writes = [_bits(r) for r, (_, _, w) in zip(results, self.outs, strict=True) if w.monoid is None]
         reads = [_bits(_flat(arrays[k], dtype)) for k, dtype in self.arrays]
@@ -151,12 +150,14 @@ class Native:
             "entry": self.function.run,
             "pack": self.function.pack,
             "answered": answered,
+            "anywhere": self._anywhere,
             "empty": np.empty,
             "flat": _flat,
             "number": _number,
         }
-        names = [f"x{k}" for k in range(1 + max([*(k for k, _ in self.arrays), *self.scalars], default=-1))]
-        lines = [f"def run({', '.join([*names, '*others'])}):"]
+        given = "".join(f"x{k}, " for k in range(1 + max([*(k for k, _ in self.arrays), *self.scalars], default=-1)))
+        given += "*others"
+        lines = [f"def run({given}):"]
         for k, (shape, dtype, _) in enumerate(self.outs):
             env[f"shape{k}"], env[f"dtype{k}"] = shape, dtype
             lines.append(f"    w{k} = empty(shape{k}, dtype{k})")
@@ -216,7 +217,7 @@ class Native:
             if POLICY.compile != "now" and ticket.function is None:  # not yet, or never
                 return self.fused.program(*arrays)
             self.slow = Native(self.fused, kernel, ticket.wait())
-        return self.slow(*arrays)
+        return self.slow.run(*arrays)
 
 
 def _flat(a: Any, dtype: Any) -> Any:

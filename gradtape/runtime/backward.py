@@ -67,8 +67,7 @@ class CompiledGraph:
         """Run on tensors; where a tape records and gradients flow through an operand, as a call that also
         returns the residuals of its own derivative."""
         recorders = STATE.recorders
-        active = _active(recorders, inputs) if recorders else ()
-        if not any(active):
+        if not recorders or not any(active := _active(recorders, inputs)):
             try:
                 operands = [t._array for t in inputs]
             except SymbolicTensorError:

@@ -30,13 +30,14 @@ class Packed:
     def __init__(self, structure: Any) -> None:
         leaves, self.spec = flatten(structure)
         self.held = [x is not None for x in leaves]
+        self.whole = all(self.held)
         self.tensors = [convert(x) for x in leaves if x is not None]
 
     def with_tensors(self, tensors: Sequence[Any]) -> Any:
         """The structure with other tensors."""
         given = iter(tensors)
-        leaves = [next(given) if h else None for h in self.held]
-        return leaves[0] if self.spec is None else optree.tree_unflatten(self.spec, leaves)
+        leaves = tensors if self.whole else [next(given) if h else None for h in self.held]
+        return leaves[0] if self.spec is None else self.spec.unflatten(leaves)
 
     def is_like(self, other: Packed) -> bool:
         return (self.spec, self.held) == (other.spec, other.held)

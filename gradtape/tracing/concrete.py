@@ -85,6 +85,8 @@ class Trace:
     def run(self, tensors: Sequence[Tensor]) -> Any:
         """The results for other tensors; variables are read now, and assigned at the end."""
         made = self.compiled([*tensors, *map(_READ, self.variables), *self.captured])
+        if not self.assigned:
+            return self.results.with_tensors(made)
         count = len(made) - len(self.assigned)
         for v, new in zip(self.assigned, made[count:], strict=True):
             _assign(v, new)

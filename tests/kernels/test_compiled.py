@@ -203,7 +203,7 @@ def test_parts_put_together_are_the_whole(name: str, monkeypatch: pytest.MonkeyP
     for count in (2, 3, 8):
         monkeypatch.setattr(clusters, "share", _sharing(count))
         assert kernel.native is not None
-        kernel.native.direct = None
+        kernel.run = kernel.native.shared
         many = kernel(*arrays)
         again = kernel(*arrays)
         for a, b, c, w in zip(one, many, again, wanted, strict=True):
