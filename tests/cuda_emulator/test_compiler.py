@@ -140,6 +140,29 @@ def test_dynamic_shared_memory_is_found_in_all_its_spellings() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    "declaration",
+    [
+        "__shared__ float line[64];",
+        "static __shared__ float line[64];",
+        "__shared__ alignas(16) float line[64];",
+        "alignas(16) __shared__ float line[64];",
+        "__shared__ __align__(16) float line[64];",
+        "volatile __shared__ float line[64];",
+    ],
+)
+def test_shared_memory_is_found_in_all_its_spellings(declaration: str) -> None:
+    device = Device()
+    module = device.module(
+        f'extern "C" __global__ void k(float* out) {{ {declaration} line[threadIdx.x] = threadIdx.x; __syncthreads(); '
+        "out[threadIdx.x] = line[63 - threadIdx.x]; }"
+    )
+    assert [(variable.name, variable.size) for variable in module.variables] == [(b"line", 256)]
+    out = device.alloc(256)
+    module.get_function("k")((1,), (64,), (out,))
+    assert np.array_equal(out.to_numpy(), np.arange(63.0, -1, -1))
+
+
 def test_what_the_emulator_does_not_know_is_refused() -> None:
     device = Device()
     with pytest.raises(KernelCompileError, match=r"kernels\.cu:2:.*\n?.*nonsense"):

@@ -32,6 +32,9 @@ KERNEL = re.compile(
 DYNAMIC_SHARED = re.compile(
     r"\bextern\s+__shared__\s+(?P<type>[^;\[\]=]+?)\s*\b(?P<name>\w+)\s*\[\s*\]\s*;",
 )
+# g++ has `__shared__` as a storage class, which knows no second one, and no standard attribute behind it.
+STATIC_SHARED = re.compile(r"\bstatic\s+(?=__shared__\b)")
+ALIGNED_SHARED = re.compile(r"(\b__shared__\s+)alignas\b")
 ALIGNED = re.compile(r"\b(?:__align__|alignas)\s*\(\s*\w+\s*\)\s*")
 
 
@@ -173,7 +176,9 @@ class Source:
         macros = {"__CUDA_ARCH__": version, **dict(self.macros), **renamed}
         lines = [f"#define {name} {value}" for name, value in macros.items()]
         lines += [f"namespace {self.key} {{", f'#line 1 "{self.name}"']
-        lines += [DYNAMIC_SHARED.sub(dynamic_shared, self.expanded), '#line 1 "the end of the module"']
+        text = DYNAMIC_SHARED.sub(dynamic_shared, self.expanded)
+        text = ALIGNED_SHARED.sub(r"\1__align__", STATIC_SHARED.sub("", text))
+        lines += [text, '#line 1 "the end of the module"']
         lines += [
             f"EMULATOR_KERNEL({self.kernel_symbol(name)}, {renamed[name]}, ({kernel.most_threads}))"
             for name, kernel in self.kernels.items()
