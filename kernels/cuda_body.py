@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from gradtape.ir.cluster import Access, Operation, Write
@@ -17,6 +17,7 @@ from gradtape.kernels.kernel import described
 
 TEMPLATES = ("functions.cuh", "teams.cuh")
 NAMED = 4  # operations that a kernel's name has
+NOTHING: Mapping[int, str] = {}
 UNNAMED = frozenset({"read", "number", "cast", "round", "identity", "stop_gradient"})
 
 
@@ -34,8 +35,9 @@ class Body:
 
     # ------------------------------------------------------------------ the whole
 
-    def finished(self, threads: int, buffers: Sequence[tuple[str, Buffer]], more: Sequence[tuple[str, Number]]) -> Any:
-        """The text, the kernel's name and its arguments, given what it writes and what else it is told."""
+    def finished(self, bounds: str, buffers: Sequence[tuple[str, Buffer]], more: Sequence[tuple[str, Number]]) -> Any:
+        """The text, the kernel's name and its arguments, given the bounds of its launches, what it writes and what else
+        it is told."""
         pointers = [(f"{b.dtype.name}* {name}", b) for name, b in buffers]
         pointers += [(f"const {b.dtype.name}* __restrict__ r{k}", b) for k, b in enumerate(self.job.reads)]
         values = [(f"c{k}", Number(v, dtype)) for k, ((_, dtype), v) in enumerate(self.numbers.items())]
@@ -43,7 +45,7 @@ class Body:
         values += more
         parameters = [*(p for p, _ in pointers), *(f"const {n.dtype.name} {name}" for name, n in values)]
         formula = [f"// {line}" for line in described(self.cluster)]
-        return assembled(named(self.cluster.code), formula, threads, parameters, self.lines), (
+        return assembled(named(self.cluster.code), formula, bounds, parameters, self.lines), (
             *(b for _, b in pointers),
             *(n for _, n in values),
         )
@@ -127,13 +129,14 @@ class Body:
 
     # ------------------------------------------------------------------ packs of elements
 
-    def load(self, order: Iterable[int], found: Collection[int] = ()) -> None:
-        """What a pack of elements begins with: elements that lie side by side are read at once."""
+    def load(self, order: Iterable[int], found: Mapping[int, str] = NOTHING) -> None:
+        """What a pack of elements begins with: elements that lie side by side are read at once. `found` says where
+        those lie that were kept."""
         for k in order:
             e = self.cluster.code[k]
             if k in found:
                 pack = f"k{k}_"
-                self.line(f"const auto {pack} = load<V>(k{k}, m);")
+                self.line(f"const auto {pack} = load<V>(k{k}, {found[k]});")
                 self.raw[k] = f"{pack}[j]"
             elif e.op == "read":
                 access = self.cluster.reads[e.leaf].access
@@ -218,7 +221,7 @@ def named(code: Sequence[Operation]) -> str:
 
 
 def assembled(
-    name: str, comment: Sequence[str], threads: int, parameters: Sequence[str], lines: Sequence[str]
+    name: str, comment: Sequence[str], bounds: str, parameters: Sequence[str], lines: Sequence[str]
 ) -> tuple[str, str]:
     """The text of a kernel, and its name, which ends in a hash of the text."""
     heads = [f'#include "{file}"' for file in TEMPLATES]
@@ -230,7 +233,7 @@ def assembled(
             "namespace gradtape {",
             "",
             *comment,
-            f'extern "C" __global__ void __launch_bounds__({threads})',
+            f'extern "C" __global__ void __launch_bounds__({bounds})',
             signature,
             "{",
             *lines,

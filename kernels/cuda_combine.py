@@ -48,7 +48,7 @@ def combine(job: Job, waiting: Sequence[Parts]) -> tuple[str, Launch]:
             given(f"const {index.name} {name}_{j}", Number(addresses.integers[name], index))
         lines += _section(cluster, p, j, monoid, sizes[j], index.name, _renamed(at, needed, j))
         first += blocks[j]
-    text, name = assembled("combine", comment, THREADS, parameters, lines)
+    text, name = assembled("combine", comment, str(THREADS), parameters, lines)
     return text, Launch(name, first, THREADS, 0, tuple(arguments))
 
 

@@ -1,14 +1,20 @@
-"""Jobs without reductions: each thread takes packs of neighbouring elements. Floor: kernels."""
+"""Jobs without reductions: each thread takes packs of neighbouring elements. Floor: kernels.
+
+Where operands are repeated along a loop, a thread goes some rounds along it, and reads them once."""
 
 from __future__ import annotations
 
-from gradtape.kernels.cuda_body import Body, assembled, flag, index_type
+from collections.abc import Sequence
+
+from gradtape.kernels.cuda_body import Body, flag, index_type
 from gradtape.kernels.cuda_jobs import Job, size_of
-from gradtape.kernels.cuda_launch import Launch
+from gradtape.kernels.cuda_launch import Launch, Number
 from gradtape.kernels.cuda_teams import THREADS, width_of
 from gradtape.kernels.schedule import schedule
 
 MOST_BLOCKS = 1 << 20  # beyond, each thread takes several packs
+ENOUGH = 1 << 16  # threads, beyond which each goes several rounds along the loop of repeated operands
+MOST_ROUNDS = 16
 
 
 def elementwise(job: Job) -> tuple[str, Launch]:
@@ -16,20 +22,34 @@ def elementwise(job: Job) -> tuple[str, Launch]:
     cluster = job.cluster
     vector = schedule(cluster).vector
     width = width_of(cluster, vector)
-    loops = tuple(range(len(cluster.loops)))
-    size = size_of(cluster, loops)
+    size = size_of(cluster, tuple(range(len(cluster.loops))))
     packs = -(-size // width)
-    grid = max(1, min(-(-packs // THREADS), MOST_BLOCKS))
+    along = _repeating(job, vector)
+    share = 1 if along is None else max(1, min(packs // ENOUGH, MOST_ROUNDS))
+    grid = max(1, min(-(-packs // (THREADS * share)), MOST_BLOCKS))
     body = Body(job, vector, index_type(size + grid * THREADS * width))
-    if len(loops) == 1 and width > 1:
+    more = []
+    if len(cluster.loops) == 1 and width > 1 and along is None:
         _line(body, width)
-        more = []
     else:
-        _grid(body, width)
-        more = [("packs", flag(are_packs(job, vector, width)))] if width > 1 else []
+        _grid(body, width, along)
+        more += [("packs", flag(are_packs(job, vector, width)))] if width > 1 else []
+        more += [("share", Number(share, body.index))] if along is not None else []
     buffers = [(f"w{k}", b) for k, b in enumerate(job.writes)]
-    (text, name), arguments = body.finished(THREADS, buffers, more)
+    (text, name), arguments = body.finished(str(THREADS), buffers, more)
     return text, Launch(name, grid, THREADS, 0, arguments)
+
+
+def _repeating(job: Job, vector: int | None) -> int | None:
+    """The loop along which most operands are repeated, those first that are read in packs."""
+    cluster = job.cluster
+    moving = [r.access for r in cluster.reads if r.access.loops]
+    found: dict[int, tuple[int, int]] = {}
+    for k in range(len(cluster.loops)):
+        repeated = [a for a in moving if k not in a.loops]
+        if repeated:
+            found[k] = (sum(vector in a.loops for a in repeated), len(repeated))
+    return max(found, key=lambda k: (found[k], -k), default=None)
 
 
 def are_packs(job: Job, vector: int | None, width: int) -> bool:
@@ -56,34 +76,67 @@ def _line(body: Body, width: int) -> None:
     body.open(f"const auto run = [&](auto width, const {index} first, const {index} last) {{")
     body.line("constexpr int V = decltype(width)::value;")
     body.open(f"for ({index} i0 = first + thread<{index}>() * V; i0 < last; i0 += threads<{index}>() * V) {{")
-    _pack(body)
+    _pack(body, range(len(body.cluster.code)))
     body.close()
     body.close("};")
     body.line(f"run(Width<{width}>{{}}, 0, whole);")
     body.line("run(Width<1>{}, whole, n0);")
 
 
-def _grid(body: Body, width: int) -> None:
+def _grid(body: Body, width: int, along: int | None) -> None:
     """Several loops, of which the threads take the rounds in turn."""
     index, vector = body.index.name, body.vector
-    others = [k for k in range(len(body.cluster.loops)) if k != vector]
     open_lambda(body, width, "packs")
-    if vector is not None:
+    counts = {k: f"n{k}" for k in range(len(body.cluster.loops))}
+    if vector is not None and width > 1:
         body.line(f"const {index} packs_of_row = n{vector} / V;")
-    total = " * ".join([*(f"n{k}" for k in others), *(["packs_of_row"] if vector is not None else [])]) or "1"
+        counts[vector] = "packs_of_row"
+    if along is not None:
+        body.line(f"const {index} strips = ({counts[along]} + share - 1) / share;")
+    order = [k for k in counts if k not in (vector, along)]
+    order += [k for k in dict.fromkeys((along, vector)) if k is not None]
+    sizes = ["strips" if k == along else counts[k] for k in order]
+    body.open(f"for ({index} u = thread<{index}>(); u < {' * '.join(sizes) or '1'}; u += threads<{index}>()) {{")
     top = len(body.lines)
-    body.open(f"for ({index} u = thread<{index}>(); u < {total}; u += threads<{index}>()) {{")
-    if vector is None:
-        body.decompose("u", others)
-    elif others:
-        body.line(f"const {index} i{vector} = u % packs_of_row * V, row = u / packs_of_row;")
-        body.decompose("row", others)
+    for j, k in enumerate(order):
+        position = _position(sizes, j)
+        if k == along:
+            body.line(f"const {index} strip = {position};")
+        else:
+            body.line(f"const {index} i{k} = {_scaled(position, k == vector and width > 1)};")
+    if along is None:
+        _pack(body, range(len(body.cluster.code)))
     else:
-        body.line(f"const {index} i{vector} = u;")
-    _pack(body)
+        _strip(body, along, counts[along], width)
     body.close()
     body.without_unused(top, range(len(body.cluster.loops)))
     close_lambda(body, width)
+
+
+def _position(sizes: Sequence[str], j: int) -> str:
+    """The value of loop j of several, outermost first, in round `u` of all."""
+    inner = sizes[j + 1 :]
+    text = "u" if not inner else f"u / {inner[0]}" if len(inner) == 1 else f"u / ({' * '.join(inner)})"
+    return f"{text} % {sizes[j]}" if j else text
+
+
+def _scaled(position: str, is_pack: bool) -> str:
+    return f"{position} * V" if is_pack else position
+
+
+def _strip(body: Body, along: int, count: str, width: int) -> None:
+    """Rounds along one loop; what is the same in all of them comes first."""
+    index, dependences = body.index.name, body.cluster.dependences
+    fixed = [k for k in range(len(dependences)) if along not in dependences[k]]
+    body.numbers_of(range(len(dependences)))
+    body.load(fixed)
+    body.fixed(fixed)
+    names = dict(body.names)
+    body.open(f"for ({index} r = strip; r < {count}; r += strips) {{")
+    body.line(f"const {index} i{along} = {_scaled('r', along == body.vector and width > 1)};")
+    _pack(body, [k for k in range(len(dependences)) if k not in body.names and k not in body.raw])
+    body.close()
+    body.names = names
 
 
 def open_lambda(body: Body, width: int, condition: str) -> None:
@@ -107,11 +160,10 @@ def close_lambda(body: Body, width: int) -> None:
         body.line("run(Width<1>{});")
 
 
-def _pack(body: Body) -> None:
+def _pack(body: Body, order: Sequence[int]) -> None:
     """One pack: read, computed, written."""
     cluster = body.cluster
     writes = {f"w{k}": w for k, w in enumerate(cluster.writes)}
-    order = range(len(cluster.code))
     body.numbers_of(order)
     body.load(order)
     body.fixed(order)
@@ -124,13 +176,10 @@ def _pack(body: Body) -> None:
     if each:
         body.begin(each)
         body.each()
-        for k in order:
+        for k in range(len(cluster.code)):
             if k not in body.names:
                 body.operation(k)
         for name, w in each.items():
             body.set(name, w)
         body.close()
         body.end(each)
-
-
-__all__ = ["are_packs", "assembled", "close_lambda", "elementwise", "open_lambda", "pointers"]

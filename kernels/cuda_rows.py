@@ -11,14 +11,25 @@ from gradtape.kernels.cuda_body import Body, flag, index_type, structure
 from gradtape.kernels.cuda_elementwise import are_packs, close_lambda, open_lambda
 from gradtape.kernels.cuda_jobs import Job, allocated, size_of
 from gradtape.kernels.cuda_launch import Buffer, Launch, Number, Scratch
-from gradtape.kernels.cuda_teams import Layout, Sweep, is_inside, kept_size, layout
+from gradtape.kernels.cuda_teams import (
+    BLOCKS,
+    LONG_FORMULA,
+    THREADS,
+    Layout,
+    Sweep,
+    aligned,
+    is_inside,
+    kept_size,
+    layout,
+)
 from gradtape.kernels.schedule import schedule
 
 MOST_BLOCKS = 1 << 20  # beyond, each team takes several rounds
-CARRYING = 512  # blocks of teams that carry numbers from round to round
-ROUNDS_CARRIED = 32  # by each such team, so that their numbers are few against what they read
+CARRYING = 1024  # blocks of teams that carry numbers from round to round
+CARRIED = 32  # rounds of a block for each row of numbers that it carries and writes and reads again, for each array
+ROUNDS_KEPT = 16  # of a team that keeps what is the same in all
 PLENTY = 1 << 18  # threads from which no more are needed
-PART = 2048  # elements of a part of a round, at least
+PART = 16  # elements that a thread has of a part of a round, at least
 
 
 @dataclass(frozen=True)
@@ -66,12 +77,19 @@ class _Rows:
             more.append(("packs", flag(are_packs(self.job, team.vector, team.width))))
         if self.parts > 1:
             more.append(("parts", Number(self.parts, body.index)))
-        held = team.held(self.size) if self.plan.bytes else 0
-        if held:
-            more.append(("held", Number(held, int32)))
-        (text, name), arguments = body.finished(team.threads, buffers, more)
-        launch = Launch(name, self.grid, team.threads, held * self.plan.bytes, arguments)
+        if self.plan.bytes:
+            more.append(("held", Number(team.held(self.size), int32)))
+        if self.plan.still:
+            more.append(("line", Number(aligned(self.size), int32)))
+        (text, name), arguments = body.finished(self._bounds(), buffers, more)
+        launch = Launch(name, self.grid, team.threads, self.plan.shared(self.size), arguments)
         return text, launch, self.waiting
+
+    def _bounds(self) -> str:
+        """Threads of a block, and how many blocks share a processor: so many that each thread has registers enough."""
+        long = self.cluster.work > LONG_FORMULA or any(e.dtype.size > 4 for e in self.cluster.code)
+        blocks = (2 if long else 4) * THREADS // self.team.threads
+        return f"{self.team.threads}, {blocks}" if self.team.threads >= THREADS else str(self.team.threads)
 
     def _parts(self) -> int:
         """In how many parts a round's elements are reduced, where rounds are few and results only written."""
@@ -82,7 +100,8 @@ class _Rows:
         others = any(not is_inside(self.job, w) and w.source not in ends for w in cluster.writes)
         if used or others or self.plan.carried or not ends <= sources or not self._same_monoids():
             return 1
-        return max(1, min(PLENTY // (self.round_count * self.team.size), self.size // PART))
+        share = PART * self.team.size
+        return max(1, min(PLENTY // (self.round_count * self.team.size), self.size // share))
 
     def _same_monoids(self) -> bool:
         code = self.cluster.code
@@ -94,15 +113,18 @@ class _Rows:
         units = self.round_count * self.parts
         blocks = max(1, -(-units // self.team.count))
         if not self.carrying:
-            return min(blocks, MOST_BLOCKS)
-        return max(1, min(blocks, CARRYING, -(-units // (self.team.count * ROUNDS_CARRIED))))
+            return min(blocks, MOST_BLOCKS, max(BLOCKS, -(-blocks // ROUNDS_KEPT)) if self.plan.still else blocks)
+        accesses = [*(r.access for r in self.cluster.reads), *(w.access for w in self.cluster.writes)]
+        arrays = sum(len(a.loops) == len(self.cluster.loops) for a in accesses)
+        rounds = max(self.team.count, CARRIED * len(self.plan.carried) // max(arrays, 1))
+        return max(1, min(blocks, CARRYING, -(-units // rounds)))
 
     def _target(self, k: int) -> tuple[str, Buffer]:
         """The parameter that a write goes to: its array, or numbers that are put together later."""
         w, result = self.cluster.writes[k], self.job.writes[k]
         dtype, teams = self.cluster.code[w.source].dtype, self.grid * self.team.count
         if k in self.plan.carried:
-            count, distance, loops = teams, self.size, tuple(self.elements)
+            count, distance, loops = self.grid, self.size, tuple(self.elements)
         elif w.monoid is not None:
             count, distance, loops = teams, 1, ()
         elif self.parts > 1 and not is_inside(self.job, w):
@@ -117,7 +139,7 @@ class _Rows:
 
     def _text(self) -> None:
         body, team, index = self.body, self.team, self.index
-        if self.plan.bytes:
+        if self.plan.bytes or self.plan.still:
             body.line("extern __shared__ __align__(16) unsigned char kept[];")
         open_lambda(body, team.width, "packs")
         body.line(f"const {team.name} team;")
@@ -129,6 +151,7 @@ class _Rows:
         body.line(f"const {index} rounds = {rounds};")
         if self.plan.bytes:
             body.line("int m;  // where a thread keeps what it needs again")
+        self._load_still()
         self._begin_carried()
         step = f"{index}(gridDim.x) * {team.count}" if team.count > 1 else f"{index}(gridDim.x)"
         start = f"{index}(blockIdx.x) * {team.count}" if team.count > 1 else f"{index}(blockIdx.x)"
@@ -194,7 +217,8 @@ class _Rows:
         for k in ends:
             body.line(f"{code[k].dtype.name} t{k} = {structure(code[k].leaf)}::neutral<{code[k].dtype.name}>();")
         if ends or inside:
-            slots = bool(sweep.found or sweep.kept or any(k in self.plan.carried for k in inside))
+            found = [k for k in sweep.found if k not in self.plan.still]
+            slots = bool(found or sweep.kept or any(k in self.plan.carried for k in inside))
             self._loop(sweep, ends, inside, low, slots)
         for k in ends:
             name = f"t{k}_reduce_{code[k].leaf}"
@@ -211,7 +235,7 @@ class _Rows:
         body.open(f"for ({index} q = {start}; q < end; q += {team.size}{move}) {{")
         self._positions()
         writes = {f"w{k}": w for k, w in inside.items() if not w.monoid}
-        body.load(sweep.inside, sweep.found)
+        body.load(sweep.inside, {k: "q * V" if k in self.plan.still else "m" for k in sweep.found})
         body.fixed(sweep.inside, sweep.kept)
         each = {n: w for n, w in writes.items() if team.vector is None or w.over[team.vector] or body.moves(w.source)}
         for name, w in writes.items():
@@ -289,12 +313,33 @@ class _Rows:
         for k, at in self.plan.slots.items():
             assert kept_size(self.cluster, k) == self._kept_dtype(k).size
             self._slot(f"k{k}", self._kept_dtype(k), at)
+        for k, at in self.plan.still.items():
+            start = (
+                "kept" + (f" + held * {self.plan.bytes}" if self.plan.bytes else "") + (f" + line * {at}" if at else "")
+            )
+            dtype = self._kept_dtype(k).name
+            self.body.line(f"{dtype}* const k{k} = reinterpret_cast<{dtype}*>({start});")
         for k, at in self.plan.carried.items():
             self._slot(f"z{k}", self.cluster.code[self.cluster.writes[k].source].dtype, at)
 
     def _slot(self, name: str, dtype: DType, at: int) -> None:
         start = f"kept + held * {at}" if at else "kept"
         self.body.line(f"{dtype.name}* const {name} = reinterpret_cast<{dtype.name}*>({start});")
+
+    def _load_still(self) -> None:
+        """What is the same in all rounds is read once."""
+        body, plan, team = self.body, self.plan, self.team
+        if not plan.still:
+            return
+        top = len(body.lines)
+        body.open(f"for ({self.index} q = threadIdx.x; q < size; q += {team.threads}) {{")
+        self._positions()
+        for k in plan.still:
+            read = self.cluster.code[k].leaf
+            body.line(f"store(k{k}, q * V, load<V>(r{read}, {body.place(self.cluster.reads[read].access)}));")
+        body.close()
+        body.line("__syncthreads();")
+        body.without_unused(top, self.elements)
 
     def _begin_carried(self) -> None:
         body = self.body
@@ -316,13 +361,11 @@ class _Rows:
         body, team, index = self.body, self.team, self.index
         if not self.carrying:
             return
-        body.line(f"const {index} number = {index}(blockIdx.x) * {team.count} + team.number;")
-        if self.plan.carried:
-            body.line("m = threadIdx.x * V;")
-            body.open(f"for ({index} q = team.lane; q < size; q += {team.size}, m += {team.threads} * V) {{")
-            for k in self.plan.carried:
-                body.line(f"store(p{k}, (number * size + q) * V, load<V>(z{k}, m));")
-            body.close()
+        for k in self.plan.carried:
+            monoid = structure(self.cluster.writes[k].monoid or "sum")
+            body.line(f"hand_over<{monoid}, {team.name}, V>(z{k}, p{k}, size);")
+        if any(w.monoid and k not in self.plan.carried for k, w in enumerate(self.cluster.writes)):
+            body.line(f"const {index} number = {index}(blockIdx.x) * {team.count} + team.number;")
         for k, w in enumerate(self.cluster.writes):
             if w.monoid is None or k in self.plan.carried:
                 continue

@@ -6,6 +6,7 @@ barrier. If that is too much for one block, nothing is kept, and later sweeps re
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -19,7 +20,15 @@ SHARED = 48 * 1024  # bytes of shared memory that a block has on every device
 ROOM = 24 * 1024  # bytes up to which several rows are kept in a block, each by a part of a warp
 ALIGNED = 16  # elements: what follows so many is aligned, whatever their type
 LONG_FORMULA = 64  # operations that are not cheap, of all elements of a pack
+MANY_ROUNDS = 1 << 10  # from which a warp is enough for a row of some length
+BLOCKS = 512  # that keep a device busy
+SEVERAL = 4  # rounds from which a team keeps what is the same in all
 LONG_ROW = 1 << 14  # elements from which a row is shared by twice as many threads
+
+
+def aligned(elements: int) -> int:
+    """So many elements or a few more, behind which everything is aligned."""
+    return -(-elements // ALIGNED) * ALIGNED
 
 
 @dataclass(frozen=True)
@@ -45,8 +54,7 @@ class Team:
 
     def held(self, elements: int) -> int:
         """How many elements of a value the threads of a block keep, those that lie beyond the end counted in."""
-        n = -(-elements // (self.size * self.width)) * self.threads * self.width
-        return -(-n // ALIGNED) * ALIGNED
+        return aligned(-(-elements // (self.size * self.width)) * self.threads * self.width)
 
 
 @dataclass(frozen=True)
@@ -61,29 +69,56 @@ class Sweep:
 
 @dataclass(frozen=True)
 class Layout:
-    """A job's team and sweeps. `slots` says for what is kept at which byte (for each element held) it lies; the last
-    ones are the numbers that combining writes carry for each element, by write."""
+    """A job's team and sweeps. `slots` says for what is kept at which byte (for each element held) it lies, `carried`
+    for the numbers that combining writes carry for each element, by write. What is `still` is the same in all rounds:
+    a block reads it once, for all its teams, and keeps it behind the rest, at these bytes for each element."""
 
     team: Team
     sweeps: tuple[Sweep, ...]
     slots: dict[int, int]
     carried: dict[int, int]
-    bytes: int
+    bytes: int  # for each element held
+    still: dict[int, int]
+    still_bytes: int  # for each element
+
+    def shared(self, elements: int) -> int:
+        """Bytes of shared memory."""
+        return self.team.held(elements) * self.bytes + aligned(elements) * self.still_bytes
 
 
 def layout(job: Job, limit: int) -> Layout:
     """How a job runs in blocks with so much shared memory; what its combining writes carry must fit."""
     elements = size_of(job.cluster, job.elements)
-    kept = _sweeps(job, True)
-    slots, size = _placed(job, kept)
-    carried, total = _carried(job, size)
     teams = list(_teams(job))
     for team in teams:
         room = min(limit, ROOM) if team.count > 1 and team.vector is not None else limit
-        if team.held(elements) * total <= room:
-            return Layout(team, kept, slots, carried, total)
+        for still in dict.fromkeys((_still(job, team), ())):
+            kept = _sweeps(job, True, still)
+            slots, size = _placed(job, kept)
+            carried, total = _carried(job, size)
+            sizes = [kept_size(job.cluster, k) for k in still]
+            starts = dict(zip(still, itertools.accumulate(sizes, initial=0), strict=False))
+            found = Layout(team, kept, slots, carried, total, starts, sum(sizes))
+            if found.shared(elements) <= room:
+                return found
     carried, total = _carried(job, 0)
-    return Layout(teams[-1], _sweeps(job, False), {}, carried, total)
+    return Layout(teams[-1], _sweeps(job, False), {}, carried, total, {}, 0)
+
+
+def _still(job: Job, team: Team) -> tuple[int, ...]:
+    """Reads that are the same in each round, where a team has many."""
+    cluster, mine = job.cluster, frozenset(job.elements)
+    blocks = -(-size_of(cluster, job.rounds) // team.count)
+    if blocks < SEVERAL * BLOCKS and not _carried(job, 0)[0]:
+        return ()
+    found = []
+    for k in {k for sweep in _sweeps(job, False) for k in sweep.inside}:
+        e = cluster.code[k]
+        if e.op == "read":
+            access = cluster.reads[e.leaf].access
+            if access.loops <= mine and (team.vector is None or access.strides[team.vector] == 1):
+                found.append(k)
+    return tuple(sorted(found))
 
 
 def fits(job: Job, limit: int) -> bool:
@@ -126,7 +161,7 @@ def _teams(job: Job) -> Iterator[Team]:
         if inner is None:
             yield Team(1, THREADS, None, 1)
             return
-        if elements <= 2 * WARP * WARP:
+        if lanes <= WARP or (elements <= 2 * WARP * WARP and rounds >= MANY_ROUNDS):
             yield Team(min(lanes, WARP), THREADS // min(lanes, WARP), inner, width)
         threads = THREADS if elements <= LONG_ROW else 2 * THREADS
         yield Team(threads, 1, inner, width)
@@ -143,10 +178,10 @@ def _power_of_two(n: int) -> int:
 # ------------------------------------------------------------------ sweeps
 
 
-def _sweeps(job: Job, keeping: bool) -> tuple[Sweep, ...]:
+def _sweeps(job: Job, keeping: bool, still: Iterable[int] = ()) -> tuple[Sweep, ...]:
     cluster = job.cluster
     count = max(cluster.stages, default=0) + 1
-    kept: set[int] = set()
+    kept = set(still)
     found = []
     for s in range(count):
         inside = _closure(job, _roots(job, s), kept)
@@ -214,8 +249,7 @@ def kept_size(cluster: Cluster, k: int) -> int:
 
 
 def _placed(job: Job, sweeps: Sequence[Sweep]) -> tuple[dict[int, int], int]:
-    """Where what is kept lies, the largest first so that all are aligned; what is needed no more makes room for what
-    is as large."""
+    """Where what is kept lies; what is needed no more makes room for what is as large."""
     last = {k: s for s, sweep in enumerate(sweeps) for k in sweep.found}
     places: list[list[int]] = []  # of what is kept one after the other in one place
     for s, sweep in enumerate(sweeps):

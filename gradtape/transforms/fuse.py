@@ -15,6 +15,7 @@ from gradtape.ops.tiles import Tiles, tiles_step
 from gradtape.transforms.atoms import Spells, in_atoms
 from gradtape.transforms.gathering import gathered
 from gradtape.transforms.grouping import Group, Grouping
+from gradtape.transforms.siblings import adopt_siblings
 from gradtape.transforms.simplify import simplify
 from gradtape.transforms.views import Place, walk_back
 
@@ -24,23 +25,26 @@ ALONE = 2  # operations from which a cluster is worth a kernel
 CLUSTER_PASSES: tuple[tuple[str, Callable[[Cluster], Cluster]], ...] = (("gather numbers", gathered),)
 
 
-def fuse(graph: Graph, spells: Spells, alone: int = ALONE, sinks: bool = True) -> Graph:
+def fuse(graph: Graph, spells: Spells, alone: int = ALONE, sinks: bool = True, siblings: bool = False) -> Graph:
     """The same outputs, computed by clusters wherever kernels spell the operations (`spells`).
 
     Each operation is done once; a value is written only if something outside its cluster needs it. `alone`: from how
-    many operations on a cluster is worth a kernel; `sinks`: whether one may reduce over several sets of loops."""
+    many operations on a cluster is worth a kernel; `sinks`: whether one may reduce over several sets of loops;
+    `siblings`: whether reductions join what reads the same operands."""
     graph = simplify(in_atoms(graph, spells))
     grouping = Grouping(graph, spells, sinks)
+    if siblings:
+        adopt_siblings(grouping)
     groups = [g for g in grouping.groups if _worth(g, alone)]
-    return _assembled(graph, groups, lambda step: _within(step, spells))
+    return _assembled(graph, groups, lambda step: _within(step, spells, siblings))
 
 
-def _within(step: Step, spells: Spells) -> Step:
+def _within(step: Step, spells: Spells, siblings: bool) -> Step:
     """A step that runs a graph piece by piece runs that one fused."""
     if not isinstance(step.op, Tiles):
         return step
     p = step.params
-    return tiles_step(fuse(p["graph"], spells), p["count"], p["inputs"], p["outputs"])
+    return tiles_step(fuse(p["graph"], spells, siblings=siblings), p["count"], p["inputs"], p["outputs"])
 
 
 def _worth(g: Group, alone: int) -> bool:

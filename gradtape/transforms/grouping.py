@@ -124,16 +124,16 @@ class Grouping:
             g.loops = loops
             g.place[id(node.outputs[0])] = place
             return True
-        axes = _reduced(node, place)
+        axes = reduced_loops(node, place)
         if axes is None:
             return False
         if (g.reduced and g.reduced != axes) or (self.sinks and len(axes) == len(g.loops) and g.size >= SINGLE_ROW):
-            if not self.sinks or not _once_a_round(place, len(g.loops), g.reduced):
+            if not self.sinks or not is_once_a_round(place, len(g.loops), g.reduced):
                 return False
-            g.sinks[id(node.outputs[0])] = (place, _left(node, place))
+            g.sinks[id(node.outputs[0])] = (place, place_left(node, place))
             return True
         g.reduced = axes
-        g.place[id(node.outputs[0])] = _left(node, place)
+        g.place[id(node.outputs[0])] = place_left(node, place)
         g.swept[id(node.outputs[0])] = place
         return True
 
@@ -149,9 +149,9 @@ class Grouping:
         users = self.users.get(id(node.outputs[0]), [])
         if not g.reduced or not users or not all(isinstance(n.step.op, Reduction) for n in users):
             return False
-        if self.sinks and _once_a_round(place, len(g.loops), g.reduced):
+        if self.sinks and is_once_a_round(place, len(g.loops), g.reduced):
             return False
-        return any(_reduced(n, place) != g.reduced for n in users)
+        return any(reduced_loops(n, place) != g.reduced for n in users)
 
     # ------------------------------------------------------------------ a group into another
 
@@ -178,9 +178,9 @@ class Grouping:
             return False
         moved = {v: (_moved(a, found), _moved(b, found)) for v, (a, b) in h.sinks.items()}
         sinks = moved if reduced == g.reduced else g.sinks | moved
-        if not all(_once_a_round(place, len(g.loops), reduced) for place, _ in sinks.values()):
+        if not all(is_once_a_round(place, len(g.loops), reduced) for place, _ in sinks.values()):
             return False
-        if not self._agree(g, h, found) or self._leaves(g, h):
+        if not self._agree(g, h, found) or self.leaves(g, h):
             return False
         g.reduced = reduced
         g.sinks |= moved
@@ -246,7 +246,7 @@ class Grouping:
                 stack += needs
         return bool(stack)
 
-    def _leaves(self, g: Group, h: Group) -> bool:
+    def leaves(self, g: Group, h: Group) -> bool:
         """Whether a value of one of the groups is needed outside for what the other needs."""
         needs = [w.base.node for n in h.nodes for w in self.operands[id(n)] if w.base.node is not None]
         if self._comes_back(needs, g, h):
@@ -285,9 +285,9 @@ def _alone(node: Node) -> Group:
     count = iter(range(len(loops)))
     place = tuple(next(count) if n > 1 else None for n in dims)
     if isinstance(node.step.op, Reduction):
-        axes = _reduced(node, place)
+        axes = reduced_loops(node, place)
         assert axes is not None
-        return Group(loops, axes, {id(node.outputs[0]): _left(node, place)}, {id(node.outputs[0]): place})
+        return Group(loops, axes, {id(node.outputs[0]): place_left(node, place)}, {id(node.outputs[0]): place})
     return Group(loops, frozenset(), {id(node.outputs[0]): place})
 
 
@@ -333,7 +333,7 @@ def _unify(found: dict[int, int], theirs: Place, wanted: Sequence[int | None]) -
     return len(set(found.values())) == len(found)
 
 
-def _once_a_round(place: Place, loops: int, reduced: frozenset[int]) -> bool:
+def is_once_a_round(place: Place, loops: int, reduced: frozenset[int]) -> bool:
     """Whether a value at this place is made once in each round of all loops, or once in each round of the kept ones."""
     lacking = set(range(loops)) - {k for k in place if k is not None}
     return not lacking or lacking == reduced
@@ -356,7 +356,7 @@ def _complete(found: dict[int, int], g: Group, h: Group) -> bool:
     return True
 
 
-def _reduced(node: Node, place: Place) -> frozenset[int] | None:
+def reduced_loops(node: Node, place: Place) -> frozenset[int] | None:
     """The loops that a reduction runs over; None where an axis that it sums has no loop."""
     found = set()
     for k in node.step.params["axes"]:
@@ -368,7 +368,7 @@ def _reduced(node: Node, place: Place) -> frozenset[int] | None:
     return frozenset(found)
 
 
-def _left(node: Node, place: Place) -> Place:
+def place_left(node: Node, place: Place) -> Place:
     axes, keepdims = node.step.params["axes"], node.step.params["keepdims"]
     if keepdims:
         return tuple(None if k in axes else p for k, p in enumerate(place))

@@ -52,6 +52,7 @@ template <int TEAM, int THREADS>
 struct Along {
     static constexpr int SIZE = TEAM, COUNT = THREADS / TEAM;
     const int lane = int(threadIdx.x) % TEAM, number = int(threadIdx.x) / TEAM;
+    static DEVICE int thread(int lane, int number) { return number * SIZE + lane; }
 
     // The numbers of all lanes as one, for each of them.
     template <class Monoid, class T>
@@ -81,6 +82,7 @@ template <int COLUMNS, int THREADS>
 struct Across {
     static constexpr int SIZE = THREADS / COLUMNS, COUNT = COLUMNS;
     const int lane = int(threadIdx.x) / COLUMNS, number = int(threadIdx.x) % COLUMNS;
+    static DEVICE int thread(int lane, int number) { return lane * COUNT + number; }
 
     template <class Monoid, class T>
     DEVICE T all(T x) const
@@ -98,6 +100,25 @@ struct Across {
 };
 
 // ---------------------------------------------------------------- the second stage of sums
+
+// What the teams of a block carried for each element, as one number for each: the block's part of the result. `held` has
+// a pack for each element of each thread, one sweep after the other.
+template <class Monoid, class Team, int V, class T, class I>
+DEVICE void hand_over(const T* held, T* parts, I size)
+{
+    __syncthreads();
+    for (I q = threadIdx.x; q < size; q += Team::SIZE * Team::COUNT) {
+        const int before = int(q) / Team::SIZE * (Team::SIZE * Team::COUNT), lane = int(q) % Team::SIZE;
+        Pack<T, V> x = load<V>(held, (before + Team::thread(lane, 0)) * V);
+        for (int team = 1; team < Team::COUNT; ++team) {
+            const Pack<T, V> other = load<V>(held, (before + Team::thread(lane, team)) * V);
+#pragma unroll
+            for (int j = 0; j < V; ++j)
+                x[j] = Monoid::of(x[j], other[j]);
+        }
+        store(parts, (I(blockIdx.x) * size + q) * V, x);
+    }
+}
 
 // One number of so many parts, at a distance from each other.
 template <class Monoid, class Team, class T, class I>

@@ -170,7 +170,7 @@ def test_sums_over_several_sets_of_axes(emulated: Emulated) -> None:
 @given(st.lists(graphs(8), min_size=12, max_size=12))
 def test_random_graphs_bit_for_bit(drawn_graphs: list[tuple[Graph, list[Any]]]) -> None:
     emulated = Emulated(seed=len(drawn_graphs[0][1]))
-    fused = [fuse(graph, spells_cuda) for graph, _ in drawn_graphs]
+    fused = [fuse(graph, spells_cuda, 1, siblings=True) for graph, _ in drawn_graphs]
     compiled_at_once(emulated, fused)
     for (graph, arrays), kernel in zip(drawn_graphs, fused, strict=True):
         with np.errstate(all="ignore"):
