@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -67,23 +68,20 @@ def case(
     """
     pairs = [(branching.truth(pred, "case"), fn) for pred, fn in pred_fn_pairs]
     if any(is_symbolic(pred) for pred, _ in pairs):
-        if exclusive:
-            effect(_check_exclusive, [pred for pred, _ in pairs])
+        if exclusive or default is None:
+            effect(functools.partial(_check_count, exclusive, default is None), [pred for pred, _ in pairs])
         return _case_by_case(pairs, default)
     holding = [fn for pred, fn in pairs if pred]
-    if exclusive and len(holding) > 1:
-        raise InvalidArgumentError(f"{len(holding)} conditions of `case` hold, and `exclusive` allows one.")
-    if holding:
-        return holding[0]()
-    if default is None:
-        raise InvalidArgumentError("No condition of `case` holds. Give a `default`.")
-    return default()
+    _check_count(exclusive, default is None, *holding)
+    return holding[0]() if holding or default is None else default()
 
 
-def _check_exclusive(*holds: Any) -> tuple[()]:
-    count = sum(map(bool, holds))
-    if count > 1:
+def _check_count(exclusive: bool, needed: bool, *holding: Any) -> tuple[()]:
+    count = sum(map(bool, holding))
+    if exclusive and count > 1:
         raise InvalidArgumentError(f"{count} conditions of `case` hold, and `exclusive` allows one.")
+    if needed and not count:
+        raise InvalidArgumentError("No condition of `case` holds. Give a `default`.")
     return ()
 
 

@@ -79,6 +79,17 @@ def test_branches_by_cases_in_functions(traced: bool) -> None:
             tf.function(lambda x: tf.cond(x > 0, lambda: (x, x), lambda: x))(tf.constant(1.0))
 
 
+@pytest.mark.parametrize("traced", [False, True])
+def test_a_case_without_default_wants_one_that_holds(traced: bool) -> None:
+    def by_case(x: Any) -> Any:
+        return tf.case([(x < 0, lambda: -x), (x < 1, lambda: x * x)])
+
+    f = tf.function(by_case) if traced else by_case
+    assert [float(f(tf.constant(x))) for x in (-2.0, 0.5)] == [2, 0.25]
+    with pytest.raises(tf.errors.InvalidArgumentError, match="No condition of `case` holds"):
+        f(tf.constant(2.0))
+
+
 def test_a_module_lists_its_variables_and_modules() -> None:
     class Part(tf.Module):
         def __init__(self, trainable: bool) -> None:
