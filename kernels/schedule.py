@@ -15,7 +15,7 @@ CHEAP = frozenset(
     {
         *("add", "subtract", "multiply", "negative", "square", "abs", "maximum", "minimum", "select", "cast", "step"),
         *("identity", "stop_gradient", "less", "less_equal", "greater", "greater_equal", "equal", "not_equal", "sign"),
-        *("logical_and", "logical_or", "logical_not", "round"),
+        *("logical_and", "logical_or", "logical_not", "round", "assigned"),
     }
 )
 CHEAP_DEPTH = 4  # cheap operations in a row that are done again rather than kept

@@ -77,6 +77,10 @@ def identity(x: Number) -> Number:
     return x
 
 
+def latter(x: Number, y: Number) -> Number:
+    return y
+
+
 # ------------------------------------------------------------------ truth values
 
 

@@ -119,6 +119,7 @@ FORMS: dict[str, Form] = {
     "minimum": Form(arithmetic.minimum, "fi"),
     "identity": Form(arithmetic.identity, "fib"),
     "stop_gradient": Form(arithmetic.identity, "fib"),
+    "assigned": Form(arithmetic.latter),
     "select": Form(arithmetic.select, "fib", condition=True),
     "less": _comparison(arithmetic.less, "<"),
     "less_equal": _comparison(arithmetic.less_equal, "<="),

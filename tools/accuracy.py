@@ -36,6 +36,7 @@ DIGITS = (40, 120, 400, 900)  # tried in turn
 
 # Ops that change no number, or make none that is real: there is nothing to measure.
 UNMEASURED = {
+    "assigned": "one of two numbers",
     "bitcast": "moves bytes",
     "cast": "one rounding by the array library",
     "complex": "joins two numbers",

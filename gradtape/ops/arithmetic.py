@@ -248,6 +248,17 @@ IDENTITY = Pointwise(
 STOP_GRADIENT = Pointwise(
     "stop_gradient", None, [None], array=lambda xp, x: x, accepts="fciubs", doc="x, as a constant for gradients."
 )
+ASSIGNED = Pointwise(
+    "assigned",
+    None,
+    [1, None],
+    array=lambda xp, x, y: y if x.shape == y.shape else xp.broadcast_arrays(x, y)[1],
+    operands="x y",
+    linear=((1,),),
+    accepts="fc",
+    doc="y, the value of a variable that was x and is assigned to; for gradients it is x, since none flows through "
+    "an assignment.",
+)
 
 # ------------------------------------------------------------------ complex numbers
 

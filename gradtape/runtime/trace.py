@@ -13,6 +13,7 @@ from gradtape.backends.cpu import lower
 from gradtape.backends.program import compile_graph
 from gradtape.ir.aval import Aval
 from gradtape.ir.graph import Graph, Value
+from gradtape.ops.arithmetic import ASSIGNED
 from gradtape.ops.op import Step, apply
 from gradtape.runtime.places import line_of, place_at, place_of, user_frame
 from gradtape.runtime.state import STATE, new_id
@@ -125,8 +126,11 @@ class FunctionTracer(Tracer):
         return found
 
     def assign(self, variable: Any, value: Tensor) -> None:
-        """A variable's value from this point of the function on."""
+        """A variable's value from this point of the function on. For a tape around the function it stays the variable:
+        no gradient flows through an assignment."""
         self.read(variable)
+        if value._aval.dtype.is_differentiable:
+            (value,) = self.apply(ASSIGNED.bind(), [self.symbol(self.variables[variable._id][1]), value])
         self.present[variable._id] = value
         self.assigned[variable._id] = variable
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -202,6 +203,51 @@ def test_variables_in_the_order_of_the_program() -> None:
         return a, b, v * 1.0
 
     assert [float(x) for x in f()] == [1, 5, 7] and v.numpy() == 7
+
+
+def _assigned_once(v: Any, w: Any) -> Any:
+    y = v * w
+    v.assign_add(w * w)
+    return y + 10.0 * v * w
+
+
+def _assigned_in_a_branch(v: Any, w: Any) -> Any:
+    if w > 0:
+        v.assign(w * w)
+    else:
+        v.assign_sub(w)
+    return v * w
+
+
+def _assigned_in_a_loop(v: Any, w: Any) -> Any:
+    y = w * 1.0
+    for _ in tf.range(3):
+        v.assign_add(w)
+        y = y * tf.sin(v)
+    return y
+
+
+@pytest.mark.parametrize("f", [_assigned_once, _assigned_in_a_branch, _assigned_in_a_loop])
+@pytest.mark.parametrize("inside", [False, True])
+def test_no_gradient_flows_through_an_assignment(f: Any, inside: bool) -> None:
+    """What was assigned depends on `w`, what is read afterwards on `v` alone: as op by op, to the second order."""
+
+    def derivatives(f: Any, v: Any, w: Any) -> list[Any]:
+        with tf.GradientTape(persistent=True) as outer:
+            with tf.GradientTape() as tape:
+                y = f(v, w)
+            slopes = tape.gradient(y, [v, w])
+        return [y, *slopes, *(outer.gradient(s, [v, w]) for s in slopes)]
+
+    def numbers(ways: Any) -> list[float]:
+        v, w = tf.Variable(0.3, dtype=tf.float64), tf.Variable(0.2, dtype=tf.float64)
+        found = tf.nest.flatten(ways(v, w))
+        return [math.nan if x is None else float(x) for x in [*found, v]]
+
+    plain = numbers(lambda v, w: derivatives(f, v, w))
+    whole = tf.function(lambda v, w: derivatives(f, v, w))
+    got = numbers(whole if inside else lambda v, w: derivatives(tf.function(f), v, w))
+    np.testing.assert_allclose(got, plain, 1e-12)
 
 
 def test_rows_of_variables_are_assigned() -> None:

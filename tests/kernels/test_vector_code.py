@@ -16,7 +16,7 @@ from tests.kernels import compiled
 
 ROOT = Path(__file__).parents[2]
 # Loops that only copy are left to the C library.
-COPIES = {"identity", "stop_gradient"}
+COPIES = {"identity", "stop_gradient", "assigned"}
 OF_FLOATS = [(name, dtype) for name, dtype in compiled.cases() if name not in COPIES]
 
 pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="reads the assembler of x86-64")

@@ -106,6 +106,7 @@ def _is_finite(x: Any) -> bool:
 SPELLED: dict[str, Scalar] = {
     "abs": abs,
     "add": operator.add,
+    "assigned": lambda x, y: y,
     "atan2": _atan2,
     "cast": _cast,
     "complex": MP.mpc,

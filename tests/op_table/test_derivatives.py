@@ -28,6 +28,7 @@ pytestmark = pytest.mark.filterwarnings("error")
 
 # The gradient is declared to be another than the slope.
 DECLARED_OTHERWISE = {
+    "assigned": "its gradient is that of the variable, and its slope that of what was assigned",
     "stop_gradient": "its gradient is none, whatever its slope",
     "gamma_drawn": "its gradient is that of a number which was drawn for its shape parameter",
 }
@@ -131,7 +132,7 @@ def assert_transposed(graph: Graph, arrays: list[object], about: object) -> None
     assert abs(forward - backward) <= 1e-10 * max(size, 1e-3), f"{about}: {forward} forwards, {backward} backwards"
 
 
-@each_op(lambda op: not is_differentiable(op) and op.name != "gamma_drawn")
+@each_op(lambda op: not is_differentiable(op) and op.name not in ("assigned", "gamma_drawn"))
 def test_no_gradient_is_declared_so(op: Op, checks: Checks) -> None:
     """An op through which nothing flows says it in its declaration: no partials, no rule, or a result of bools."""
     if isinstance(op, Pointwise):
