@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import optree
-
 from gradtape.ir.dtypes import bool_
 from gradtape.ir.errors import InvalidArgumentError
 from gradtape.ir.shapes import shape_text
