@@ -29,7 +29,8 @@ def until_ready(call: Callable[[], object], seconds: float = WARM) -> int:
     Raises:
       TimeoutError: one still is after a long time.
     """
-    count, begin = 0, time.monotonic()
+    call()  # makes what is made once, however long that takes
+    count, begin = 1, time.monotonic()
 
     def asked() -> bool:
         gone = time.monotonic() - begin
