@@ -22,7 +22,15 @@ from tests.cuda_emulator.text import Source
 __all__ = ["Compiled", "SharedVariable", "compile_sources", "line_of", "runtime_library"]
 
 NATIVE = Path(__file__).parent / "native"
-RUNTIME_PARTS = ("fibers.cpp", "collectives.cpp", "memory.cpp", "accesses.cpp", "undefined.cpp", "special.cpp")
+RUNTIME_PARTS = (
+    "fibers.cpp",
+    "collectives.cpp",
+    "memory.cpp",
+    "accesses.cpp",
+    "undefined.cpp",
+    "special.cpp",
+    "warps.cpp",
+)
 TOOLS = ("g++", "readelf", "addr2line")
 OLDEST = 14 * 24 * 3600  # seconds after which what nobody used is thrown away
 

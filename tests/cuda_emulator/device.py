@@ -37,6 +37,23 @@ class LaunchCount:
     shared_bytes: int
     traffic: dict[str, Traffic]
     shared: Traffic
+    warps_are_watched: bool = False
+
+    def sectors(self, parameter: str) -> tuple[int, int]:
+        """32-byte sectors that warps read and wrote, counted for each of their instructions."""
+        self._refuse_unwatched()
+        one = self.traffic[parameter]
+        return one._sectors_read, one._sectors_written
+
+    @property
+    def bank_passes(self) -> tuple[int, int]:
+        """Passes over the banks of shared memory, and the instructions of warps that they were made for."""
+        self._refuse_unwatched()
+        return self.shared._passes, self.shared._instructions
+
+    def _refuse_unwatched(self) -> None:
+        if not self.warps_are_watched:
+            raise ValueError("nobody counted what warps touch together: make the device with `watch_warps=True`")
 
     @property
     def bytes_moved(self) -> int:
@@ -64,15 +81,19 @@ class Counts:
 class Device:
     """One device of an architecture. `seed` decides the order in which blocks and threads run.
 
-    A block that makes more than `most_steps` loads and stores is taken for one that never ends.
+    A block that makes more than `most_steps` loads and stores is taken for one that never ends. `watch_warps` also
+    counts what the lanes of a warp touch together, which takes time and memory.
     """
 
-    def __init__(self, arch: str = "sm_80", seed: int = 0, most_steps: int = 1 << 28) -> None:
+    def __init__(
+        self, arch: str = "sm_80", seed: int = 0, most_steps: int = 1 << 28, watch_warps: bool = False
+    ) -> None:
         if arch not in limits.SHARED_BY_OPT_IN:
             raise ValueError(f"the emulator knows {', '.join(limits.SHARED_BY_OPT_IN)}, not {arch!r}")
         self.arch = arch
         self.seed = seed
         self.most_steps = most_steps
+        self.watch_warps = watch_warps
         self.counts = Counts()
         self.addresses: set[int] = set()  # of live buffers
         weakref.finalize(self, free_all, self.addresses)
@@ -171,6 +192,7 @@ class Device:
             limits.STATIC_SHARED,
             max(limits.STATIC_SHARED, function.max_dynamic_shared_size_bytes),
             self.most_steps,
+            self.watch_warps,
         )
         if runtime().emulator_launch(ctypes.byref(launch)) != 0:
             raise self._fault(function)
@@ -197,7 +219,7 @@ class Device:
         shared = Traffic()
         runtime().emulator_shared_traffic(ctypes.byref(shared))
         self.counts.launches.append(
-            LaunchCount(function.name, sizes.grid, sizes.block, sizes.shared_bytes, traffic, shared)
+            LaunchCount(function.name, sizes.grid, sizes.block, sizes.shared_bytes, traffic, shared, self.watch_warps)
         )
 
     def _refuse_broken_promise(self, function: Function, parameters: list[Declared]) -> None:

@@ -36,6 +36,7 @@ class Launch(Structure):
         ("static_limit", c_uint64),
         ("shared_limit", c_uint64),
         ("most_steps", c_uint64),
+        ("watch_warps", c_uint64),
     ]
 
 
@@ -63,6 +64,7 @@ class Traffic(Structure):
             *("reads", "bytes_read", "unique_bytes_read"),
             *("writes", "bytes_written", "unique_bytes_written"),
             *("atomics", "wide_reads", "wide_writes"),
+            *("_sectors_read", "_sectors_written", "_passes", "_instructions"),
         )
     ]
     reads: int
@@ -74,6 +76,11 @@ class Traffic(Structure):
     atomics: int
     wide_reads: int
     wide_writes: int
+    # Zeros unless warps are watched: `LaunchCount` tells them.
+    _sectors_read: int
+    _sectors_written: int
+    _passes: int
+    _instructions: int
 
     def __repr__(self) -> str:
         return "Traffic(" + ", ".join(f"{name}={getattr(self, name)}" for name, *_ in self._fields_) + ")"

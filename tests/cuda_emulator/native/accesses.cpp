@@ -227,6 +227,7 @@ void check(const void* pointer, std::uint64_t size, Kind kind, bool aligned, con
     if (region->shared && region->seen != block_number) touch_shared(*region, place);
     if (!region->shared && region->seen != launch_number) touch_buffer(*region);
     check_cells(access);
+    if (launch->watch_warps) note_touch(*region, address, size, kind >= Kind::write, place);
     if (kind == Kind::read || kind == Kind::read_only) mark_reads(access);
     else mark_writes(access);
 }
@@ -250,6 +251,7 @@ void begin_launch() {
     fenced.clear();
     static_touched = 0;
     set_shared_memory();
+    forget_touches();
 }
 
 void begin_block() {
@@ -258,6 +260,10 @@ void begin_block() {
     block_starts.push_back(epoch);
     fenced.push_back(false);
     steps = 0;
+}
+
+void end_block() {
+    if (launch->watch_warps) count_touches();
 }
 
 void pass_block_barrier() { epoch++; }

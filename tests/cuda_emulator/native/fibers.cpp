@@ -117,6 +117,7 @@ void run_block(std::vector<unsigned>& order, std::uint64_t& random) {
         }
         if (!progress) report_deadlock();
     }
+    end_block();
 }
 
 void run_blocks() {

@@ -3,7 +3,7 @@
 
 namespace emulator {
 
-// Layouts that `module.py` reads.
+// Layouts that `native.py` reads.
 struct Parameter {
     int size;
     int kind;  // 'p'ointer, 'i'nteger, 'f'loating point, 'b'ool or 's'tructure

@@ -56,7 +56,7 @@ struct SharedVariable {
     const char* name;
 };
 
-// What Python hands over; `device.py` has the same layout.
+// What Python hands over; `native.py` has the same layout.
 struct Launch {
     void (*call)(void**);
     void** arguments;
@@ -67,10 +67,11 @@ struct Launch {
     const SharedVariable* variables;
     std::uint64_t variable_count;
     std::uint64_t static_limit, shared_limit;
-    std::uint64_t most_steps;  // loads and stores of one block
+    std::uint64_t most_steps;   // loads and stores of one block
+    std::uint64_t watch_warps;  // or not (0)
 };
 
-// What Python reads after a launch; `device.py` has the same layout.
+// What Python reads after a launch; `native.py` has the same layout.
 struct Report {
     char kind[32];
     char message[4000];
@@ -101,6 +102,7 @@ const char* name_of(Collective call);
 extern unsigned block_number;  // of the block that runs, in the order of running
 void begin_launch();
 void begin_block();
+void end_block();
 void pass_block_barrier();
 void fence();
 

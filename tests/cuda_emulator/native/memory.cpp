@@ -192,6 +192,8 @@ extern "C" void emulator_shared_traffic(Traffic* sum) {
         sum->atomics += one.atomics;
         sum->wide_reads += one.wide_reads;
         sum->wide_writes += one.wide_writes;
+        sum->passes += one.passes;
+        sum->instructions += one.instructions;
     }
 }
 

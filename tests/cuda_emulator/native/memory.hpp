@@ -25,11 +25,13 @@ struct Cell {
     bool several_blocks;  // read in this launch
 };
 
-// As Python reads it; `memory.py` has the same layout.
+// As Python reads it; `native.py` has the same layout.
 struct Traffic {
     std::uint64_t reads, bytes_read, unique_read;
     std::uint64_t writes, bytes_written, unique_written;
     std::uint64_t atomics, wide_reads, wide_writes;  // wide: 16 bytes at once
+    std::uint64_t sectors_read, sectors_written;     // of device memory, where warps are watched
+    std::uint64_t passes, instructions;              // of shared memory, where warps are watched
 };
 
 struct Region {
@@ -56,5 +58,10 @@ void set_shared_memory();
 
 // accesses.cpp
 void refine(Region& region, unsigned grain);
+
+// warps.cpp
+void note_touch(Region& region, std::uintptr_t address, std::uint64_t size, bool writes, const void* place);
+void forget_touches();
+void count_touches();
 
 }  // namespace emulator
