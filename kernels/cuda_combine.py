@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from gradtape.ir.cluster import Cluster
 from gradtape.kernels.addresses import Addresses
 from gradtape.kernels.cuda_body import assembled, index_type, stored, structure
-from gradtape.kernels.cuda_jobs import Job, size_of
+from gradtape.kernels.cuda_jobs import Job, bytes_once, size_of
 from gradtape.kernels.cuda_launch import Buffer, Launch, Number
 from gradtape.kernels.cuda_rows import Parts
 from gradtape.kernels.cuda_teams import THREADS, WARP
@@ -49,7 +49,8 @@ def combine(job: Job, waiting: Sequence[Parts]) -> tuple[str, Launch]:
         lines += _section(cluster, p, j, monoid, sizes[j], index.name, _renamed(at, needed, j))
         first += blocks[j]
     text, name = assembled("combine", comment, str(THREADS), parameters, lines)
-    return text, Launch(name, first, THREADS, 0, tuple(arguments))
+    moved = sum(p.bytes for p in waiting) + bytes_once(cluster, ((p.result, p.write.access) for p in waiting))
+    return text, Launch(name, first, THREADS, 0, moved, tuple(arguments))
 
 
 def _renamed(text: str, names: set[str], j: int) -> str:

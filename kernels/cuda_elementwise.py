@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gradtape.kernels.cuda_body import Body, flag, index_type
-from gradtape.kernels.cuda_jobs import Job, size_of
+from gradtape.kernels.cuda_jobs import Job, accesses, bytes_once, size_of
 from gradtape.kernels.cuda_launch import Launch, Number
 from gradtape.kernels.cuda_teams import THREADS, width_of
 from gradtape.kernels.schedule import schedule
@@ -37,7 +37,7 @@ def elementwise(job: Job) -> tuple[str, Launch]:
         more += [("share", Number(share, body.index))] if along is not None else []
     buffers = [(f"w{k}", b) for k, b in enumerate(job.writes)]
     (text, name), arguments = body.finished(str(THREADS), buffers, more)
-    return text, Launch(name, grid, THREADS, 0, arguments)
+    return text, Launch(name, grid, THREADS, 0, bytes_once(cluster, accesses(job)), arguments)
 
 
 def _repeating(job: Job, vector: int | None) -> int | None:

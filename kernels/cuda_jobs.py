@@ -7,7 +7,7 @@ puts the teams' numbers together. Any other is written in full to scratch memory
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from gradtape.ir.cluster import Access, Cluster, Loop, Operation, Read, Write, by_the_way, collapsed
@@ -49,6 +49,21 @@ def size_of(cluster: Cluster, loops: tuple[int, ...] | frozenset[int]) -> int:
 
 
 Fits = Callable[[Job], bool]
+
+
+def bytes_once(cluster: Cluster, touched: Iterable[tuple[Buffer, Access]]) -> int:
+    """The bytes of buffers that accesses go to, each counted once."""
+    found: dict[Buffer, int] = {}
+    for buffer, access in touched:
+        n = size_of(cluster, access.loops) * access.dtype.size
+        found[buffer] = max(found.get(buffer, 0), n)
+    return sum(found.values())
+
+
+def accesses(job: Job) -> list[tuple[Buffer, Access]]:
+    """What a job reads and writes."""
+    reads = zip(job.reads, (r.access for r in job.cluster.reads), strict=True)
+    return [*reads, *zip(job.writes, (w.access for w in job.cluster.writes), strict=True)]
 
 
 def jobs(cluster: Cluster, scratch: list[Scratch], fits: Fits) -> list[Job]:

@@ -30,12 +30,14 @@ class Number:
 
 @dataclass(frozen=True)
 class Launch:
-    """One kernel in a grid of blocks along x; `shared` are the bytes of dynamic shared memory for each block."""
+    """One kernel in a grid of blocks along x; `shared` are the bytes of dynamic shared memory for each block, `bytes`
+    those of device memory that it reads and writes, each counted once."""
 
     kernel: str
     grid: int
     block: int
     shared: int
+    bytes: int
     arguments: tuple[Buffer | Number, ...]
 
 

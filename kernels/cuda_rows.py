@@ -9,7 +9,7 @@ from gradtape.ir.cluster import Write
 from gradtape.ir.dtypes import DType, int32
 from gradtape.kernels.cuda_body import Body, flag, index_type, structure
 from gradtape.kernels.cuda_elementwise import are_packs, close_lambda, open_lambda
-from gradtape.kernels.cuda_jobs import Job, allocated, size_of
+from gradtape.kernels.cuda_jobs import Job, accesses, allocated, bytes_once, size_of
 from gradtape.kernels.cuda_launch import Buffer, Launch, Number, Scratch
 from gradtape.kernels.cuda_teams import (
     BLOCKS,
@@ -43,6 +43,10 @@ class Parts:
     count: int
     distance: int
     loops: tuple[int, ...]
+
+    @property
+    def bytes(self) -> int:
+        return self.count * self.distance * self.partial.dtype.size
 
 
 def rows(job: Job, scratch: list[Scratch], limit: int) -> tuple[str, Launch, list[Parts]]:
@@ -82,7 +86,10 @@ class _Rows:
         if self.plan.still:
             more.append(("line", Number(aligned(self.size), int32)))
         (text, name), arguments = body.finished(self._bounds(), buffers, more)
-        launch = Launch(name, self.grid, team.threads, self.plan.shared(self.size), arguments)
+        later = {p.result for p in self.waiting}
+        moved = bytes_once(self.cluster, (a for a in accesses(self.job) if a[0] not in later))
+        moved += sum(p.bytes for p in self.waiting)
+        launch = Launch(name, self.grid, team.threads, self.plan.shared(self.size), moved, arguments)
         return text, launch, self.waiting
 
     def _bounds(self) -> str:

@@ -43,13 +43,15 @@ def moved(graph: Graph) -> tuple[float, float]:
     arrays = drawn(graph)
     (node,) = kernels(on_device(graph))
     outputs = [(v.aval.dims, v.aval.dtype.numpy_dtype) for v in node.outputs]
-    found = emulated.run(render_cuda(node.step.params["cluster"]), arrays, outputs)
+    program = render_cuda(node.step.params["cluster"])
+    found = emulated.run(program, arrays, outputs)
     for a, b in zip(found, node_by_node(graph, arrays), strict=True):
         assert_near(a, b, "counted")
     least = sum(a.nbytes for a in (*arrays, *found))
     traffic = [t for launch in emulated.device.counts.launches for t in launch.traffic.values()]
     total = sum(t.bytes_read + t.bytes_written for t in traffic)
     once = sum(t.unique_bytes_read + t.unique_bytes_written for t in traffic)
+    assert once == sum(launch.bytes for launch in program.launches), "a plan's own figures are not what was counted"
     return total / least, once / least
 
 
