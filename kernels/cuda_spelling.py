@@ -17,7 +17,7 @@ from gradtape.kernels.vector_math import FORMS
 KINDS: dict[str, str] = {
     **{name: form.kinds.replace("i", "iu") for name, form in FORMS.items()},
     **dict.fromkeys(("add", "subtract", "multiply", "negative", "square"), "fciu"),
-    **dict.fromkeys(("divide", "reciprocal", "multiply_no_nan", "divide_no_nan", "has_log"), "fc"),
+    **dict.fromkeys(("divide", "reciprocal", "multiply_no_nan", "divide_no_nan", "has_log", "assigned"), "fc"),
     **dict.fromkeys(("equal", "not_equal", "identity", "stop_gradient", "select"), "fciub"),
     **dict.fromkeys(("pow", "floordiv", "floormod", "truncatediv", "truncatemod"), "fiu"),
     **dict.fromkeys(("left_shift", "right_shift"), "iu"),

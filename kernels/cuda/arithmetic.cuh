@@ -131,6 +131,7 @@ template <class T> DEVICE T square(T x) { return multiply(x, x); }
 template <class T> DEVICE T reciprocal(T x) { return cast<T>(1) / x; }
 template <class T> DEVICE T identity(T x) { return x; }
 template <class T> DEVICE T stop_gradient(T x) { return x; }
+template <class T> DEVICE T assigned(T, T y) { return y; }
 template <class T> DEVICE T select(bool condition, T x, T y) { return condition ? x : y; }
 template <class T> DEVICE T step(T x) { return T(x > T(0)); }
 
