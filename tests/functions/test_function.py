@@ -28,6 +28,37 @@ def test_one_trace_for_each_signature() -> None:
     assert len(traces) == f.experimental_get_tracing_count() == 4
 
 
+def test_calls_with_tensors_alone_are_told_apart_from_others() -> None:
+    """They find their trace without binding arguments."""
+    scaled = tf.function(lambda x, by=2.0: x * by)
+    x, y = tf.constant(3.0), tf.constant(5.0)
+    for _ in range(2):
+        assert [float(scaled(*given)) for given in ((x,), (x, 7.0), (x, y), (y,), (y, x))] == [6, 21, 15, 10, 15]
+    assert float(scaled(x, by=y)) == 15 and scaled.experimental_get_tracing_count() == 3
+
+    nothing = tf.function(lambda: tf.constant(4.0))
+    product = tf.function(lambda *factors: tf.reduce_prod(tf.stack(factors)))
+    difference = tf.function(lambda a, b: a - b)
+    for _ in range(2):
+        assert float(nothing()) == 4
+        assert [float(product(*[x] * n)) for n in (1, 2, 3)] == [3, 9, 27]
+        assert float(difference(x, y)) == -2 and float(difference(b=x, a=y)) == 2
+        assert difference(tf.constant([1, 2]), tf.constant([[1], [2]])).shape == (2, 2)
+        with pytest.raises(TypeError, match="missing"):
+            difference(x)
+
+
+def test_traces_that_are_dropped_are_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gradtape.functions.MAX_TRACES", 2)
+    f = tf.function(lambda x: x + 1)
+    given = [tf.zeros(n) for n in range(1, 5)]
+    for x in (*given, *given):
+        assert f(x).shape == x.shape
+    assert f.experimental_get_tracing_count() == 8
+    f(given[-1])
+    assert f.experimental_get_tracing_count() == 8
+
+
 def test_gradients_to_second_order_are_those_of_the_function() -> None:
     @tf.function
     def f(x: Any) -> Any:

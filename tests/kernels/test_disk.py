@@ -19,7 +19,7 @@ from gradtape.backends import clusters
 from gradtape.ir.dtypes import float32
 from gradtape.ir.graph import Graph
 from gradtape.kernels import disk as on_disk
-from gradtape.kernels import entries
+from gradtape.kernels import entries, objects
 from gradtape.kernels.compiled import Compiler
 from gradtape.kernels.objects import ObjectCode
 from gradtape.ops.op import emit
@@ -143,6 +143,21 @@ def test_code_for_another_processor_is_not_found(disk: Path, monkeypatch: pytest
     assert compile_one() == (1, 0)
     assert len(code(disk)) == 2
     monkeypatch.undo()
+
+
+def test_settings_of_the_compiler_are_part_of_the_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = objects.maker.__wrapped__
+    before = made()
+    monkeypatch.setenv("NUMBA_NUM_THREADS", "1")
+    assert made() == before
+    monkeypatch.setenv("NUMBA_OPT", "1")
+    assert made() != before
+
+
+def test_without_a_compiler_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(objects, "find_spec", lambda package: None)
+    with pytest.raises(ModuleNotFoundError, match="GRADTAPE_KERNELS=never"):
+        objects.maker.__wrapped__()
 
 
 def test_code_that_calls_what_is_not_there_is_made_again(disk: Path) -> None:
