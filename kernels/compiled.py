@@ -23,9 +23,8 @@ from gradtape.kernels.arguments import INTEGER, Array, Entry, Number, Parameter
 from gradtape.kernels.entries import entry_of, key_of
 from gradtape.kernels.halves import computed, stored
 from gradtape.kernels.kernel import Kernel, partial_dtype
-from gradtape.kernels.objects import ObjectCode, object_code
-from gradtape.kernels.spelling import environment
-from gradtape.kernels.vector_options import side_by_side
+from gradtape.kernels.requests import TextRequest
+from gradtape.kernels.workshop import WORKSHOP
 
 MAX_TICKETS = 4096
 OPTIONS: dict[str, Any] = {"error_model": "numpy", "fastmath": {"contract", "nsz"}}
@@ -134,28 +133,16 @@ class Compiler:
 
     def _compile(self, ticket: Ticket) -> Entry:
         """The machine code, from disk if it is there."""
-        entry, found = entry_of(ticket.name, ticket.source.parameters, functools.partial(_object_code, ticket))
+        entry, found = entry_of(ticket.name, ticket.source.parameters, lambda: WORKSHOP.object_code(request_of(ticket)))
         self.loaded += found
         self.compiled += not found
         return entry
 
 
-def _object_code(ticket: Ticket) -> ObjectCode:
+def request_of(ticket: Ticket) -> TextRequest:
+    """What a ticket wants compiled."""
     source = ticket.source
-    with side_by_side(source.vectors):
-        return object_code(function_of(ticket), ticket.name, source.parameters, source.answer, OPTIONS)
-
-
-def function_of(ticket: Ticket) -> Callable[..., Any]:
-    """A kernel as a Python function."""
-    import numba
-
-    # No wrappers: Python calls none of them.
-    inner: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True} | OPTIONS
-    names = environment() | {"inner": numba.njit(**inner)}
-    exec(compile(ticket.text, "<gradtape kernel>", "exec"), names)
-    function: Callable[..., Any] = names[ticket.name]
-    return function
+    return TextRequest(ticket.name, ticket.text, source.parameters, source.answer, source.vectors, OPTIONS)
 
 
 COMPILER = Compiler()

@@ -16,7 +16,8 @@ from typing import Any
 from gradtape.kernels.arguments import INTEGER, Array, Entry, Integers, Parameter
 from gradtape.kernels.background import in_background
 from gradtape.kernels.entries import entry_of, key_of
-from gradtape.kernels.objects import object_code
+from gradtape.kernels.requests import LoopRequest
+from gradtape.kernels.workshop import WORKSHOP
 
 SHARE = 1 << 18  # elements from which another thread pays
 OPTIONS: dict[str, Any] = {"error_model": "numpy"}
@@ -56,7 +57,9 @@ class Loop:
         parameters = [_parameter(word, dtype) for word in self.arguments.split()]
         where = f"{function.__qualname__}\n{Path(function.__code__.co_filename).read_text(encoding='utf-8')}"
         name = f"loop{function.__name__}_{key_of(where, parameters, OPTIONS)}"
-        entry, _ = entry_of(name, parameters, lambda: object_code(function, name, parameters, None, OPTIONS))
+        request = LoopRequest(name, function.__module__, function.__qualname__, parameters, OPTIONS)
+        made_by = WORKSHOP.object_code if request.finds(self) else lambda r: r.here(self)
+        entry, _ = entry_of(name, parameters, lambda: made_by(request))
         return entry
 
 

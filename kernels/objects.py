@@ -39,7 +39,8 @@ def maker() -> str:
     """What makes object code, and from which functions: what is on disk belongs to one of these. Numba is not imported
     for this."""
     settings = [f"{k}={v}" for k, v in sorted(os.environ.items()) if k.startswith("NUMBA_") and k not in ELSEWHERE]
-    own = [Path(__file__).with_name(f"{name}.py").read_bytes() for name in ("objects", "arguments", "spelling")]
+    modules = ("objects", "arguments", "requests", "spelling")
+    own = [Path(__file__).with_name(f"{name}.py").read_bytes() for name in modules]
     words = [_version("numba"), _version("llvmlite"), vector_math.version(), hashlib.sha256(b"".join(own)).hexdigest()]
     return " ".join([*words, str(arguments.HEAD), *settings])
 
@@ -238,6 +239,7 @@ def _memory(module: Any) -> None:
 def known_to_numba(names: Sequence[str]) -> dict[str, int]:
     """Addresses of functions that code compiled by Numba may call in this process."""
     import llvmlite.binding as llvm
+    import numba  # noqa: F401  (it tells LLVM of its functions)
 
     found = {name: llvm.address_of_symbol(name) for name in names}
     return {name: address for name, address in found.items() if address}

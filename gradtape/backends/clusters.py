@@ -17,6 +17,7 @@ from gradtape.kernels.arguments import Entry, answered
 from gradtape.kernels.compiled import COMPILER, KernelSource, Ticket
 from gradtape.kernels.kernel import Kernel, partial_dtype
 from gradtape.kernels.loops import SHARE, share
+from gradtape.kernels.memory import POOL
 from gradtape.kernels.render import render
 from gradtape.kernels.schedule import CHEAP
 from gradtape.ops.op import Step
@@ -98,6 +99,7 @@ class FusedKernel:
                 if now or ticket.done.is_set():
                     self.native = Native(self, kernel, ticket.wait())
                     self.run = self.native.run
+                    POOL.clear()  # of the blocks that op by op took
         except Exception as e:
             if now:
                 raise

@@ -18,8 +18,8 @@ from gradtape.backends.formula import HALF
 from gradtape.ir.cluster import by_the_way
 from gradtape.ir.dtypes import DType, float32, float64, int64
 from gradtape.ir.graph import Graph
-from gradtape.kernels import compiled as compiling
-from gradtape.kernels.compiled import Compiler, KernelSource, Ticket, function_of
+from gradtape.kernels.compiled import Compiler, KernelSource, Ticket, request_of
+from gradtape.kernels.memory import POOL, empty
 from gradtape.kernels.objects import optimized
 from gradtape.kernels.render import render
 from gradtape.kernels.spelling import spells
@@ -273,6 +273,21 @@ def test_in_the_background_nobody_waits(monkeypatch: pytest.MonkeyPatch, strict:
     np.testing.assert_allclose(first[0], third[0], rtol=1e-6)
 
 
+def test_blocks_of_the_time_before_a_kernel_are_given_back(monkeypatch: pytest.MonkeyPatch, strict: Compiler) -> None:
+    monkeypatch.setattr(clusters.POLICY, "compile", "background")
+    graph = wide((11, 13))["rows"]
+    kernel, arrays = kernel_of(graph), drawn(graph)
+    kernel.spent = 1.0
+    kernel(*arrays)
+    empty((1 << 21,), np.dtype(np.uint8))
+    assert POOL.bytes >= 1 << 21
+    assert kernel.asked is not None
+    kernel.asked[1].wait()
+    found = kernel(*arrays)
+    assert kernel.native is not None and POOL.bytes == 0
+    del found
+
+
 def test_never_means_never(monkeypatch: pytest.MonkeyPatch, strict: Compiler) -> None:
     monkeypatch.setattr(clusters.POLICY, "compile", "never")
     kernel = kernel_of(wide((11, 13))["pointwise"])
@@ -286,8 +301,8 @@ def test_never_means_never(monkeypatch: pytest.MonkeyPatch, strict: Compiler) ->
 
 def assembler_of(ticket: Ticket) -> str:
     """The code of a kernel as text."""
-    source = ticket.source
-    module, target = optimized(function_of(ticket), ticket.name, source.parameters, source.answer, compiling.OPTIONS)
+    request = request_of(ticket)
+    module, target = optimized(request.function(), request.name, request.parameters, request.answer, request.options)
     return str(target.emit_assembly(module))
 
 
