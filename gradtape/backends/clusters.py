@@ -177,7 +177,7 @@ class Native:
             f"    far = entry(pack({', '.join(arguments)}))",
             "    if far:",
             "        answered(far)",
-            f"        return anywhere(({given}))",
+            f"        return anywhere(({given},))",
         ]
         results = "".join(f"w{k}, " if shape else f"w{k}[()], " for k, (shape, _, _) in enumerate(self.outs))
         exec(compile("\n".join([*lines, f"    return ({results})"]), "<gradtape call of a kernel>", "exec"), env)

@@ -159,6 +159,14 @@ def test_operands_in_any_layout() -> None:
             np.testing.assert_allclose(found[0], wanted[0], rtol=1e-12)
 
 
+def test_a_kernel_of_numbers_alone_has_no_operands() -> None:
+    """What sums over nothing leave behind."""
+    two, three = constant(2.0, float64), constant(3.0, float64)
+    kernel = kernel_of(Graph([], [emit("multiply", emit("exp", two), emit("sqrt", three))]))
+    (found,), (wanted,) = both(kernel, [])
+    assert found == pytest.approx(wanted, rel=1e-14)
+
+
 def test_results_are_fresh_and_operands_stay() -> None:
     (x,) = given_of((9,))
     kernel = kernel_of(Graph([x], [emit("exp", emit("negative", x))]))
