@@ -87,10 +87,12 @@ class Op:
         """The step of this op with these static parameters (hashable values)."""
         key = tuple(params.items())
         found = self.steps.get(key)
-        if found is None:
-            if len(self.steps) >= MAX_CACHED:
-                self.steps.clear()
-            found = self.steps[key] = Step(self, params)
+        return self._new(key, params) if found is None else found
+
+    def _new(self, key: Any, params: dict[str, Any]) -> Step:
+        if len(self.steps) >= MAX_CACHED:
+            self.steps.clear()
+        found = self.steps[key] = Step(self, params)
         return found
 
     def infer(self, avals: tuple[Aval, ...], **params: Any) -> tuple[Aval, ...]:
@@ -163,6 +165,13 @@ class Constant(Op):
     """A number known while the graph is made."""
 
     kind = "constant"
+
+    def bind(self, **params: Any) -> Step:
+        """The step of this number; -0.0, which equals 0.0, has one of its own."""
+        value = params["value"]
+        key = (*params.items(), None if value else "-" in str(value))
+        found = self.steps.get(key)
+        return self._new(key, params) if found is None else found
 
     def infer(self, avals: tuple[Aval, ...], **params: Any) -> tuple[Aval, ...]:
         return (aval(params["shape"], params["dtype"]),)

@@ -125,6 +125,13 @@ def test_a_function_of_values_runs_op_by_op_and_says_where() -> None:
         assert float(f(tf.constant([1.0, 1.0, 1.0]))) == 1
 
 
+def test_a_negative_zero_is_a_number_of_its_own() -> None:
+    x = tf.constant([-1.0, 2.0])
+    for zero in (0.0, -0.0, 0.0):
+        made = tf.function(lambda x, zero=zero: x * zero)(x)
+        np.testing.assert_array_equal(np.signbit(made.numpy()), np.signbit(x.numpy() * zero))
+
+
 def test_an_input_signature_converts_and_checks() -> None:
     @tf.function(input_signature=[tf.TensorSpec([None, 2], tf.float32)])
     def f(x: Any) -> Any:
