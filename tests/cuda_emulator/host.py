@@ -42,12 +42,12 @@ class Span:
         """The elements, and what is known of each of their bytes."""
         if 0 in self.shape:
             return np.empty(self.shape, self.dtype), np.full((*self.shape, self.dtype.itemsize), DEFINED, np.uint8)
-        begin, size, live = c_uint64(), c_uint64(), c_int()
+        begin, size, live = c_uint64(), c_uint64(), c_int(1)
         marks = runtime().emulator_marks(self.address, ctypes.byref(begin), ctypes.byref(size), ctypes.byref(live))
-        if not marks:
-            raise DeviceFault("out of bounds", f"{verb} {self}, which is in no buffer", who)
         if not live.value:
             raise DeviceFault("freed", f"{verb} {self} of a freed buffer", who)
+        if not marks:
+            raise DeviceFault("out of bounds", f"{verb} {self}, which is in no buffer", who)
         offset = self.address - begin.value
         try:
             elements = np.ndarray(self.shape, self.dtype, over(begin.value, size.value), offset, self.strides)

@@ -151,6 +151,12 @@ extern "C" __global__ void votes(const int* x, unsigned int* out) {
     out[5 * lane + 4] = 100 * first_count + __syncthreads_count(x[lane] > 1);
 }
 
+extern "C" __global__ void order(int* tickets, int* next) {
+    tickets[blockIdx.x * blockDim.x + threadIdx.x] = atomicAdd(next, 1);
+}
+
+extern "C" __global__ void doubled(float* __restrict__ x) { x[threadIdx.x] *= 2.0f; }
+
 extern "C" __global__ void half_goes_home(int* out) {
     __shared__ int line[16];
     int lane = threadIdx.x;

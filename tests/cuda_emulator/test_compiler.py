@@ -76,7 +76,7 @@ def test_options_and_headers_are_part_of_a_module(fresh: list[list[str]]) -> Non
     text = """
     #include "shapes.cuh"
     #include <cuda_fp16.h>
-    #ifdef SMALL
+    #if SMALL
     #define SIZE 1
     #else
     #define SIZE width(AMOUNT)

@@ -105,6 +105,23 @@ def test_a_result_that_is_only_written_may_hold_anything(library: Library) -> No
         library.device.synchronize()
 
 
+def test_a_factor_of_zero_reads_nothing(library: Library) -> None:
+    a, b, c = library.device.alloc(32), library.device.alloc(48), numbers(3, 2)
+    out = library.on(c)
+    assert library.gemm(a, b, out, alpha=c_float(0), beta=c_float(2)) == 0
+    assert np.array_equal(out.to_numpy(shape=(3, 2)), 2 * c)
+
+
+def test_freed_operands(library: Library) -> None:
+    a, b, out = library.on(numbers(4, 2)), library.on(numbers(3, 4)), library.device.alloc(24)
+    library.device.synchronize()
+    assert library.gemm(a, b, out) == 0
+    b.free()
+    with pytest.raises(DeviceFault) as caught:
+        library.device.synchronize()
+    assert caught.value.kind == "freed"
+
+
 def test_no_inner_extent_gives_zeros(library: Library) -> None:
     out = library.device.alloc(24)
     assert library.gemm(0, 0, out, k=0, ldb=1) == 0
@@ -216,6 +233,10 @@ def test_graphs_need_a_workspace(library: Library) -> None:
     library.device.synchronize()
     assert library.cublas.cublasSetStream_v2(library.handle, stream) == 0
     stream.begin_capture()
+    with pytest.raises(DeviceFault, match="workspace of its own"):
+        library.gemm(a, b, out)
+    assert library.cublas.cublasSetWorkspace_v2(library.handle, room.address, room.nbytes) == 0
+    assert library.cublas.cublasSetStream_v2(library.handle, stream) == 0  # takes the workspace away
     with pytest.raises(DeviceFault, match="workspace of its own"):
         library.gemm(a, b, out)
     assert library.cublas.cublasSetWorkspace_v2(library.handle, room.address, room.nbytes) == 0

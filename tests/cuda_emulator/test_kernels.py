@@ -147,6 +147,29 @@ def test_votes_and_shuffles_of_part_of_a_warp(device: Device) -> None:
     assert np.array_equal(count, np.full(32, 100 * (x > 0).sum() + (x > 1).sum()))
 
 
+def order_of(seed: int) -> list[int]:
+    """When each thread of three blocks of four had its turn."""
+    device = Device(seed=seed)
+    tickets, following = device.alloc(48), on(device, np.int32([0]))
+    kernel(device, "order")((3,), (4,), (tickets, following))
+    return tickets.to_numpy(np.int32).tolist()
+
+
+def test_the_seed_decides_the_order() -> None:
+    orders = [order_of(seed) for seed in range(20)]
+    assert orders == [order_of(seed) for seed in range(20)]
+    assert {min(order[:4]) for order in orders} == {0, 4, 8}  # the first block comes first, second and last
+    assert {order[0] - min(order[:4]) for order in orders} == {0, 1, 2, 3}  # and so do its threads
+    assert all(max(order[i : i + 4]) == min(order[i : i + 4]) + 3 for order in orders for i in (0, 4, 8))
+
+
+def test_one_pointer_may_be_read_and_written(device: Device) -> None:
+    x = numbers(32)
+    buffer = on(device, x)
+    kernel(device, "doubled")((1,), (32,), (buffer,))
+    assert np.array_equal(buffer.to_numpy(), 2 * x)
+
+
 def taken_from(kind: str, lane: int, argument: int, width: int) -> int:
     """The lane that a shuffle reads from."""
     first, last = lane // width * width, lane // width * width + width

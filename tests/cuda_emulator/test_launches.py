@@ -79,5 +79,9 @@ def test_registers(device: Device) -> None:
     module = device.module(KERNELS, registers={"doubles": 80})
     doubles = module.get_function("doubles")
     doubles((1,), (768,), (buffer(device, 768),))
+    doubles = device.module(KERNELS, registers={"doubles": 65}).get_function("doubles")
+    with pytest.raises(LaunchRefused, match="1000 threads of 65 registers need 73728"):  # a warp takes 256 at a time
+        doubles((1,), (1000,), (buffer(device, 1000),))
+    doubles = module.get_function("doubles")
     with pytest.raises(LaunchRefused, match="1024 threads of 80 registers need 81920"):
         doubles((1,), (1024,), (buffer(device, 1024),))

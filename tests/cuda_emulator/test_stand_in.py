@@ -363,6 +363,24 @@ def test_what_a_graph_cannot_record() -> None:
         stream.end_capture()
 
 
+def test_a_graphs_temporary_memory_is_freed_while_it_is_recorded() -> None:
+    """So a graph is recorded over a pool of its own, which lives as long as the graph."""
+    x, y = cupy.ones(32, np.float32), cupy.zeros(32, np.float32)
+    cupy.cuda.Device().synchronize()
+    stream = cupy.cuda.Stream(non_blocking=True)
+    with stream:
+        stream.begin_capture()
+        between = cupy.empty(32, np.float32)
+        twice(x, between)
+        twice(between, y)
+        del between
+        graph = stream.end_capture()
+        graph.launch()
+    with pytest.raises(DeviceFault) as caught:
+        cupy.cuda.Device().synchronize()
+    assert caught.value.kind == "freed"
+
+
 def test_a_graph_does_not_keep_its_memory() -> None:
     x, y = cupy.ones(32, np.float32), cupy.zeros(32, np.float32)
     stream = cupy.cuda.Stream(non_blocking=True)

@@ -152,7 +152,7 @@ extern "C" void emulator_define(void* data, std::uint64_t offset, std::uint64_t 
     for (std::uint64_t i = offset; i < offset + size; i++) region.bytes[i] |= DEFINED;
 }
 
-// What is known of each byte of the buffer that holds an address, freed or not, and where it starts; null if none does.
+// What is known of each byte of the live buffer that holds an address, and where it starts; null if none does.
 extern "C" unsigned char* emulator_marks(void* address, std::uint64_t* begin, std::uint64_t* size, int* live) {
     Region* region = region_at(reinterpret_cast<std::uintptr_t>(address));
     if (region == nullptr || region->shared) return nullptr;
