@@ -30,16 +30,24 @@ class Body:
         self.names: dict[int, str] = {}  # of operations whose result is at hand
         self.raw: dict[int, str] = {}  # where elements that are read are at hand
         self.numbers: dict[tuple[str, DType], Any] = {}
+        self.given: frozenset[str] | None = None  # the arrays that the kernel has, if not all of the job
         self.lines: list[str] = []
         self.depth = 1
 
     # ------------------------------------------------------------------ the whole
 
-    def finished(self, bounds: str, buffers: Sequence[tuple[str, Buffer]], more: Sequence[tuple[str, Number]]) -> Any:
-        """The text, the kernel's name and its arguments, given the bounds of its launches, what it writes and what else
-        it is told."""
+    def finished(
+        self,
+        bounds: str,
+        buffers: Sequence[tuple[str, Buffer]],
+        more: Sequence[tuple[str, Number]],
+        reads: Sequence[tuple[str, Buffer]] | None = None,
+    ) -> Any:
+        """The text, the kernel's name and its arguments, given the bounds of its launches, what it writes, what else it
+        is told, and what it reads if that is not the job's reads."""
         pointers = [(f"{b.dtype.name}* {name}", b) for name, b in buffers]
-        pointers += [(f"const {b.dtype.name}* __restrict__ r{k}", b) for k, b in enumerate(self.job.reads)]
+        given = [(f"r{k}", b) for k, b in enumerate(self.job.reads)] if reads is None else reads
+        pointers += [(f"const {b.dtype.name}* __restrict__ {name}", b) for name, b in given]
         values = [(f"c{k}", Number(v, dtype)) for k, ((_, dtype), v) in enumerate(self.numbers.items())]
         values += [(name, Number(n, self.index)) for name, n in self.addresses.integers.items()]
         values += more

@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from gradtape.ir.cluster import Cluster
 from gradtape.kernels.addresses import Addresses
 from gradtape.kernels.cuda_body import assembled, index_type, stored, structure
-from gradtape.kernels.cuda_jobs import Job, bytes_once, size_of
+from gradtape.kernels.cuda_jobs import Job, Parts, bytes_once, size_of
 from gradtape.kernels.cuda_launch import Buffer, Launch, Number
-from gradtape.kernels.cuda_rows import Parts
 from gradtape.kernels.cuda_teams import THREADS, WARP
 
 FEW = 16  # results up to which a whole block puts one together

@@ -65,7 +65,8 @@ def pointers(body: Body) -> list[str]:
     """The arrays that are read and written in packs."""
     cluster = body.cluster
     written = [f"w{k}" for k, w in enumerate(cluster.writes) if not w.monoid and body.is_along(w.access)]
-    return [*written, *(f"r{k}" for k, r in enumerate(cluster.reads) if body.is_along(r.access))]
+    found = [*written, *(f"r{k}" for k, r in enumerate(cluster.reads) if body.is_along(r.access))]
+    return [name for name in found if body.given is None or name in body.given]
 
 
 def _line(body: Body, width: int) -> None:

@@ -40,6 +40,23 @@ class Job:
         return any(e.op == "reduce" for e in self.cluster.code) or any(w.monoid for w in self.cluster.writes)
 
 
+@dataclass(frozen=True)
+class Parts:
+    """Numbers that a second kernel puts together: `count` for each result, `distance` elements apart; results are the
+    rounds of these loops, or one in all."""
+
+    write: Write
+    result: Buffer
+    partial: Buffer
+    count: int
+    distance: int
+    loops: tuple[int, ...]
+
+    @property
+    def bytes(self) -> int:
+        return self.count * self.distance * self.partial.dtype.size
+
+
 def size_of(cluster: Cluster, loops: tuple[int, ...] | frozenset[int]) -> int:
     """How many rounds some loops have together."""
     n = 1

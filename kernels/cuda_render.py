@@ -12,6 +12,7 @@ from gradtape.kernels.cuda_elementwise import elementwise
 from gradtape.kernels.cuda_jobs import jobs, size_of
 from gradtape.kernels.cuda_launch import CudaProgram, Launch, Scratch
 from gradtape.kernels.cuda_rows import rows
+from gradtape.kernels.cuda_stages import parts_of, stages
 from gradtape.kernels.cuda_teams import SHARED, fits
 
 TEMPLATES = Path(__file__).with_name("cuda")
@@ -33,6 +34,11 @@ def render_cuda(cluster: Cluster, shared: int = SHARED) -> CudaProgram:
             continue
         if not job.has_teams:
             add(*elementwise(job))
+            continue
+        parts = parts_of(job)
+        if parts > 1:
+            for made in stages(job, scratch, parts):
+                add(*made)
             continue
         text, launch, waiting = rows(job, scratch, shared)
         add(text, launch)

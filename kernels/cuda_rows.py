@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from gradtape.ir.cluster import Write
 from gradtape.ir.dtypes import DType, int32
 from gradtape.kernels.cuda_body import Body, flag, index_type, structure
 from gradtape.kernels.cuda_elementwise import are_packs, close_lambda, open_lambda
-from gradtape.kernels.cuda_jobs import Job, accesses, allocated, bytes_once, size_of
+from gradtape.kernels.cuda_jobs import Job, Parts, accesses, allocated, bytes_once, size_of
 from gradtape.kernels.cuda_launch import Buffer, Launch, Number, Scratch
 from gradtape.kernels.cuda_teams import (
     BLOCKS,
@@ -32,29 +31,14 @@ PLENTY = 1 << 18  # threads from which no more are needed
 PART = 16  # elements that a thread has of a part of a round, at least
 
 
-@dataclass(frozen=True)
-class Parts:
-    """Numbers that a second kernel puts together: `count` for each result, `distance` elements apart; results are the
-    rounds of these loops, or one in all."""
-
-    write: Write
-    result: Buffer
-    partial: Buffer
-    count: int
-    distance: int
-    loops: tuple[int, ...]
-
-    @property
-    def bytes(self) -> int:
-        return self.count * self.distance * self.partial.dtype.size
-
-
 def rows(job: Job, scratch: list[Scratch], limit: int) -> tuple[str, Launch, list[Parts]]:
     """The text of a job's kernel, how it is launched, and what is left to put together."""
-    return _Rows(job, scratch, layout(job, limit)).kernel()
+    return Rows(job, scratch, layout(job, limit)).kernel()
 
 
-class _Rows:
+class Rows:
+    """The kernel of a job with reductions while it is written."""
+
     def __init__(self, job: Job, scratch: list[Scratch], plan: Layout) -> None:
         self.job, self.cluster, self.scratch, self.plan, self.team = job, job.cluster, scratch, plan, plan.team
         vector, inner = schedule(job.cluster).vector, plan.team.vector
@@ -190,14 +174,18 @@ class _Rows:
             body.decompose("u", self.rounds)
         names = dict(body.names)
         body.numbers_of(range(len(code)))
-        for s, sweep in enumerate(self.plan.sweeps):
-            for k in range(len(code)):
-                if self._is_outside(k) and self.cluster.stages[k] == s and k not in body.names:
-                    body.operation(k)
-            self._sweep(s, sweep, low)
-        self._outside_writes()
+        self._work(low)
         body.without_unused(top, self.rounds)
         body.names = names
+
+    def _work(self, low: str) -> None:
+        """All sweeps of a round, and what is done once for it."""
+        for s, sweep in enumerate(self.plan.sweeps):
+            for k, stage in enumerate(self.cluster.stages):
+                if self._is_outside(k) and stage == s and k not in self.body.names:
+                    self.body.operation(k)
+            self._sweep(s, sweep, low)
+        self._outside_writes()
 
     def _is_outside(self, k: int) -> bool:
         return not self.cluster.dependences[k] & self.cluster.reduced

@@ -101,8 +101,19 @@ def layout(job: Job, limit: int) -> Layout:
             found = Layout(team, kept, slots, carried, total, starts, sum(sizes))
             if found.shared(elements) <= room:
                 return found
+    return _without_memory(job, teams[-1])
+
+
+def apart(job: Job) -> Layout:
+    """How a job runs whose sweeps are kernels of their own, so that nothing stays on the chip."""
+    *_, team = _teams(job)
+    return _without_memory(job, team)
+
+
+def _without_memory(job: Job, team: Team) -> Layout:
+    """A layout that keeps nothing but what combining writes carry."""
     carried, total = _carried(job, 0)
-    return Layout(teams[-1], _sweeps(job, False), {}, carried, total, {}, 0)
+    return Layout(team, _sweeps(job, False), {}, carried, total, {}, 0)
 
 
 def _still(job: Job, team: Team) -> tuple[int, ...]:

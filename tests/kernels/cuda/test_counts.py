@@ -128,6 +128,14 @@ def slope_of_layer_norm(x: Any, scale: Any, shift: Any, up: Any) -> Any:
     return tape.gradient(y, [x, scale, shift], output_gradients=up)
 
 
+def slope_of_batch_norm(x: Any, mean: Any, inverse: Any, scale: Any, up: Any) -> Any:
+    """With mean and variance as the forward pass left them."""
+    ready = (x - mean) * inverse
+    shift_slope, scale_slope = tf.reduce_sum(up, 0), tf.reduce_sum(up * ready, 0)
+    slope = scale * inverse * (up - (shift_slope + ready * scale_slope) / 4096.0)
+    return slope, scale_slope, shift_slope
+
+
 X, ROW = (4096, 768), (768,)
 LAUNCHES: list[tuple[Callable[..., Any], Sequence[tuple[int, ...]], int]] = [
     (slope_of_chain, (X, X), 1),
@@ -135,6 +143,7 @@ LAUNCHES: list[tuple[Callable[..., Any], Sequence[tuple[int, ...]], int]] = [
     (cross_entropy_and_its_slope, (X, X), 2),
     (layer_norm, (X, ROW, ROW), 1),
     (slope_of_layer_norm, (X, ROW, ROW, X), 2),
+    (slope_of_batch_norm, (X, ROW, ROW, ROW, X), 2),
 ]
 
 

@@ -146,6 +146,30 @@ def test_reductions_over_inner_outer_and_middle_axes(
         compare(emulated, graph, drawn(graph), (op, shape, axes))
 
 
+def standardised(shape: tuple[int, ...], axis: int) -> Graph:
+    """Of mean 0 and variance 1 along an axis, and both of these: three sweeps."""
+    x, scale = given_of(shape, shape[1:] if axis == 0 else (), dtype=float32)
+    mean = emit("reduce_mean", x, axes=(axis,), keepdims=True)
+    centred = emit("subtract", x, mean)
+    variance = emit("reduce_mean", emit("square", centred), axes=(axis,), keepdims=True)
+    y = emit("multiply", emit("multiply", centred, emit("rsqrt", variance)), emit("tanh", scale))
+    return Graph([x, scale], [y, mean, emit("sqrt", variance)])
+
+
+@pytest.mark.parametrize("shape, axis", [((3000, 24), 0), ((2, 70_000), 1), ((60_001,), 0), ((2, 2500, 5), 1)], ids=str)
+def test_few_long_rounds_are_shared_by_many_blocks(emulated: Emulated, shape: tuple[int, ...], axis: int) -> None:
+    """In a kernel for each sweep, whose parts are put together by the next."""
+    graph = standardised(shape, axis)
+    fused = fuse(graph, spells_cuda, sinks=False)
+    launches = [x for n in kernels(fused) for x in rendered(n.step.params["cluster"]).launches]
+    assert len(launches) == 3 and all(x.grid >= 4 for x in launches), launches
+    arrays = drawn(graph)
+    found, again = emulated.graph(fused, arrays), Emulated(seed=5).graph(fused, arrays)
+    for a, b, c in zip(found, node_by_node(graph, arrays), again, strict=True):
+        assert_near(a, b, (shape, axis))
+        np.testing.assert_array_equal(a, c)
+
+
 def several_sums() -> Graph:
     """Results that are reduced over different axes, of which no kernel does all by the way."""
     x, a, b, c = given_of((40, 24), (40, 1), (24,), (), dtype=float32)
