@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
-# Prints the counts of tests/op_table, also where other processes run the tests.
-pytest_plugins = ["tests.op_table.tally"]
+# Print at the end, also where other processes run the tests: the counts of tests/op_table, and what had no compiler.
+pytest_plugins = ["tests.op_table.tally", "tests.cuda_emulator.untested"]
 
 # Programs run op by op, so that no compiler works beside a test (it changes warning filters, and memory); tests of
 # kernels ask for them.

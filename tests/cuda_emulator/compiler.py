@@ -84,7 +84,7 @@ def require_tools() -> None:
     missing = [tool for tool in TOOLS if shutil.which(tool) is None]
     if missing:
         raise CompilerMissing(
-            f"the CUDA emulator needs {', '.join(missing)}, which is not on this machine: install g++ and binutils. "
+            f"the CUDA emulator needs {', '.join(missing)}, not found on this machine: install g++ and binutils. "
             "Without them the emulated device is untested"
         )
 

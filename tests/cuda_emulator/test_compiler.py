@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -177,5 +180,17 @@ def test_what_the_emulator_does_not_know_is_refused() -> None:
 
 def test_without_a_compiler_there_is_an_error_and_no_skip(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiler.shutil, "which", lambda tool: None if tool == "g++" else tool)
-    with pytest.raises(CompilerMissing, match=re.escape("needs g++, which is not on this machine")):
+    with pytest.raises(CompilerMissing, match=re.escape("needs g++, not found on this machine")):
         compiler.require_tools.__wrapped__()
+
+
+def test_a_run_without_a_compiler_ends_by_naming_the_untested_device(tmp_path: Path) -> None:
+    root = Path(__file__).parents[2]
+    tests = "tests/cuda_emulator/test_streams.py::test_dropped_buffers_go_back_in_their_turn"
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", tests]
+    environment = {**os.environ, "PATH": str(tmp_path), "PYTHONPATH": str(root)}
+    run = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False)
+    assert run.returncode == 1
+    assert "untested: the emulated CUDA device" in run.stdout
+    assert "1 tests of CUDA kernels could not run" in run.stdout
+    assert "1 failed in" in run.stdout.splitlines()[-1]
