@@ -1,5 +1,9 @@
 """Many small kernels as one function: a table says which runs next and where its operands lie, so that what is compiled
-is as long as there are different kernels, however often they run. Floor: kernels."""
+is as long as there are different kernels, however often they run. Floor: kernels.
+
+Values lie in workspaces, one for each dtype. Where a value lies is said by a *register*, an integer that lines of the
+table name: most never change, those of what a loop walks through advance, those of what it carries change places. Lines
+that are no kernels (`kernels.jumps`) jump and change registers; so branches and loops stay in the function."""
 
 from __future__ import annotations
 
@@ -12,10 +16,11 @@ import numpy as np
 from gradtape.ir.cluster import Cluster
 from gradtape.ir.dtypes import DType
 from gradtape.kernels.arguments import Array, Parameter
+from gradtape.kernels.jumps import DONE, FAR, JUMPS, LEAD, spaces_of
 from gradtape.kernels.kernel import Kernel
 from gradtape.kernels.render import render
 
-Place = tuple[DType, int]  # where a value lies: the dtype of its workspace, and the first element there
+Place = tuple[DType, int]  # where a value lies: the dtype of its workspace, and the register of its first element
 
 
 @dataclass
@@ -26,20 +31,20 @@ class Layout:
     kernel: Kernel
     reads: tuple[DType, ...]
 
-    def call(self) -> str:
+    def call(self) -> list[str]:
         """The call as text; `t` is the line."""
         words = [f"t[{j}]" for j in range(1, self.length)]
         at = iter(words)
         kernel = self.kernel
         arguments = [
-            *(f"{_space(w.access.dtype)}[{next(at)} :]" for w in kernel.writes),
-            *(f"{_space(self.reads[k])}[{next(at)} :]" for k in kernel.arrays),
-            *(f"{_space(self.reads[k])}[{next(at)}]" for k in kernel.scalars),
+            *(f"{_space(w.access.dtype)}[at[{next(at)}] :]" for w in kernel.writes),
+            *(f"{_space(self.reads[k])}[at[{next(at)}] :]" for k in kernel.arrays),
+            *(f"{_space(self.reads[k])}[at[{next(at)}]]" for k in kernel.scalars),
             *(f"{d.name}(numbers[{next(at)}])" for _, d in kernel.numbers),
             *at,
         ]
         call = f"{self.name}@({', '.join(arguments)})"
-        return f"far |= {call}" if kernel.limited else call
+        return [f"if {call}:", f"    return {FAR}"] if kernel.limited else [call]
 
     @property
     def length(self) -> int:
@@ -54,14 +59,16 @@ def _space(dtype: DType) -> str:
 
 @dataclass
 class Program:
-    """Kernels in the making of one function. `add` them in order; `source` compiles to a function of the workspaces
-    (in the order of `spaces`), the table and the numbers, which answers whether an operand was beyond a limit."""
+    """Lines in the making of one function: `add` kernels and `jump` between them, in order. `source` compiles to a
+    function of the workspaces (in the order of `spaces`), the table, the numbers and the registers. It answers why it
+    ended; the first register says with which line it goes on."""
 
     anywhere: bool = False
     layouts: dict[tuple[str, tuple[DType, ...]], Layout] = field(default_factory=dict)
     lines: list[list[int]] = field(default_factory=list)
     numbers: list[float] = field(default_factory=list)
     spaces: dict[DType, None] = field(default_factory=dict)
+    jumps: set[str] = field(default_factory=set)
 
     def add(self, cluster: Cluster, writes: Sequence[Place], reads: Sequence[Place]) -> None:
         """Run a cluster whose results and reads lie at these places."""
@@ -85,6 +92,18 @@ class Program:
             ]
         )
 
+    def jump(self, name: str, *words: int) -> int:
+        """A line that is no kernel. Which one it is: `aim` says later where it jumps to."""
+        assert len(words) == JUMPS[name].words
+        self.jumps.add(name)
+        self.spaces.update(dict.fromkeys(spaces_of(name)))
+        self.lines.append([-1 - list(JUMPS).index(name), *words])
+        return len(self.lines) - 1
+
+    def aim(self, line: int) -> None:
+        """A line jumps to the next one that is added."""
+        self.lines[line][-1] = len(self.lines)
+
     def _number(self, value: Any) -> int:
         self.numbers.append(float(value))
         return len(self.numbers) - 1
@@ -98,13 +117,18 @@ class Program:
 
     def source(self) -> ProgramSource:
         texts = []
-        branches = []
+        cases: list[tuple[int, list[str]]] = []
         for k, layout in enumerate(self.layouts.values()):
             texts.append("@inner\n" + layout.kernel.text.replace("def kernel@(", f"def {layout.name}@(", 1))
-            branches += [f"        {'elif' if k else 'if'} t[0] == {k}:", f"            {layout.call()}"]
-        head = f"def kernel@({', '.join([*map(_space, self.spaces), 'table', 'numbers'])}):"
-        body = ["    far = False", "    for p in range(table.shape[0]):", "        t = table[p]", *branches]
-        return ProgramSource("\n\n\n".join([*texts, "\n".join([head, *body, "    return far"])]), tuple(self.spaces))
+            cases.append((k, layout.call()))
+        cases += [(-1 - k, list(JUMPS[n].lines)) for k, n in enumerate(JUMPS) if n in self.jumps]
+        branches = []
+        for k, (number, lines) in enumerate(cases):
+            branches += [f"        {'elif' if k else 'if'} t[0] == {number}:", *(f"            {x}" for x in lines)]
+        head = f"def kernel@({', '.join([*map(_space, self.spaces), 'table', 'numbers', 'at'])}):"
+        body = [*LEAD, "    while p < table.shape[0]:", "        t = table[p]", "        p += 1", *branches]
+        text = "\n".join([head, *body, f"    return {DONE}"])
+        return ProgramSource("\n\n\n".join([*texts, text]), tuple(self.spaces))
 
 
 @dataclass(frozen=True)
@@ -117,9 +141,10 @@ class ProgramSource:
 
     @property
     def answer(self) -> np.dtype[Any]:
-        return np.dtype(bool)
+        return np.dtype(np.int64)
 
     @property
     def parameters(self) -> Sequence[Parameter]:
         spaces = (Array(d.numpy_dtype, written=True) for d in self.spaces)
-        return *spaces, Array(np.dtype(np.int64), 2), Array(np.dtype(np.float64))
+        integers = np.dtype(np.int64)
+        return *spaces, Array(integers, 2), Array(np.dtype(np.float64)), Array(integers, written=True)

@@ -1,33 +1,35 @@
-"""Programs of small arrays as one compiled function: values lie in one workspace for each dtype. Floor: backends."""
+"""Programs of small arrays as one compiled function. Floor: backends."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from gradtape.backends.clusters import PATIENCE, PER_CALL, POLICY, warn_of
-from gradtape.ir.dtypes import DType
-from gradtape.ir.graph import Graph, Node, Value
+from gradtape.backends.clusters import PATIENCE, POLICY, warn_of
+from gradtape.backends.packed import Packed
+from gradtape.ir.graph import Graph
 from gradtape.ir.index import Index
 from gradtape.kernels.compiled import COMPILER, Ticket
-from gradtape.kernels.programs import Program
-from gradtape.ops.fused import Fused
-from gradtape.ops.structural import Structural
+from gradtape.kernels.jumps import FAR, FULL, LACKING, PAUSED
 
 Run = Callable[..., tuple[Any, ...]]
-WIDTH = 16  # elements to which places in a workspace are aligned
+ROWS = 64  # of a loop's stacks, to begin with
+MOST = 1 << 27  # bytes of workspaces
 MANY = 1500  # nodes whose program is laid out in about the time in which it runs sixty times
 
 
 class SmallProgram:
     """What runs a small graph: `program` op by op until that has taken long enough, then one function for all of it.
-    `pack` lays a graph out for that, or answers None."""
+    `estimate`: seconds of a run op by op; `pack` lays a graph out in one function, or answers None."""
 
-    def __init__(self, graph: Graph, program: Run, pack: Callable[[Graph], tuple[Packed, Run] | None]) -> None:
+    def __init__(
+        self, graph: Graph, program: Run, estimate: float, pack: Callable[[Graph], tuple[Packed, Run] | None]
+    ) -> None:
         self.graph, self.program, self.pack = graph, program, pack
-        self.estimate = PER_CALL * len(graph.nodes)
+        self.estimate = estimate
         self.size = max(1.0, len(graph.nodes) / MANY)
         self.spent = 0.0
         self.begun = False
@@ -76,88 +78,99 @@ class SmallProgram:
         if ticket.function is None and POLICY.compile != "now":
             self.asked, self.fault = None, RuntimeError(str(ticket.error))
         else:
-            self.native = packed.with_function(ticket.wait(), tail)
+            self.native = with_function(packed, ticket.wait(), tail)
 
 
-class Packed:
-    """A graph of fused steps laid out in workspaces."""
+class Memory:
+    """The workspaces of a packed graph: what is in them when a call begins, and behind it the rows of stacks. How many
+    rows there may be is found out by running short of them."""
 
-    def __init__(self, graph: Graph, bases: Sequence[Value]) -> None:
-        self.program = Program()
-        self.sizes: dict[DType, int] = {}
-        self.places: dict[int, tuple[DType, int]] = {}
-        self.constants: list[Value] = []
-        for v in graph.inputs:
-            self._place(v)
-        for node in graph.nodes:
-            if isinstance(node.step.op, Fused):
-                cluster = node.step.params["cluster"]
-                for v in node.outputs:
-                    self._place(v)
-                reads = [self._at(node.inputs[r.operand]) for r in cluster.reads]
-                self.program.add(cluster, [self._at(v) for v in node.outputs], reads)
-        given = {id(v): k for k, v in enumerate(graph.inputs)}
-        self.inputs = [(v.aval.size, *self._at(v)) for v in graph.inputs]
-        self.outputs = [(v.aval.dims, v.aval.size, *self._at(v)) for v in bases if id(v) not in given]
-        self.passed = [given.get(id(v)) for v in bases]  # inputs that are results themselves
+    def __init__(self, packed: Packed) -> None:
+        self.packed = packed
+        self.spaces = list(packed.program.spaces)
+        self.templates = [np.zeros(packed.sizes.get(d, 0), d.numpy_dtype) for d in self.spaces]
+        self.moves = bool(packed.program.jumps)
+        self.lock = threading.Lock()
+        self.rows = dict.fromkeys((room for room, _ in packed.rooms), ROWS)
+        self._lay_out()
+        for v, (dtype, register) in packed.constants:
+            if dtype in self.spaces and v.node is not None:
+                at = packed.registers[register]
+                space = self.templates[self.spaces.index(dtype)]
+                space[at : at + v.aval.size] = _numbers(v.node.step.params["value"])
 
-    def _place(self, v: Value) -> None:
-        dtype, size = v.aval.dtype, v.aval.size
-        at = self.sizes.get(dtype, 0)
-        self.places[id(v)] = (dtype, at)
-        self.sizes[dtype] = at + -(-size // WIDTH) * WIDTH
+    def _lay_out(self) -> None:
+        registers = np.array(self.packed.registers, np.int64)
+        sizes = {d: len(t) for d, t in zip(self.spaces, self.templates, strict=True)}
+        for room, stacks in self.packed.rooms:
+            registers[room] = self.rows[room]
+            for first, dtype, size in stacks:
+                registers[first] = sizes[dtype]
+                sizes[dtype] += self.rows[room] * size
+        self.now = registers, [sizes[d] for d in self.spaces]
 
-    def _at(self, v: Value) -> tuple[DType, int]:
-        if id(v) not in self.places:  # a constant array
-            self._place(v)
-            self.constants.append(v)
-        return self.places[id(v)]
+    def take(self) -> tuple[list[Any], Any]:
+        """Workspaces and registers for one call."""
+        registers, sizes = self.now
+        if not self.rows:
+            return [t.copy() for t in self.templates], registers.copy() if self.moves else registers
+        spaces = [np.empty(n, t.dtype) for n, t in zip(sizes, self.templates, strict=True)]
+        for space, t in zip(spaces, self.templates, strict=True):
+            space[: len(t)] = t
+        return spaces, registers.copy()
 
-    def with_function(self, function: Callable[..., int], tail: Run) -> Run:
-        """The program of arrays; None where an operand was beyond what its operations take. `tail` makes the results
-        from what they show."""
-        spaces = list(self.program.spaces)
-        templates = [np.zeros(self.sizes[d], d.numpy_dtype) for d in spaces]
-        number = {d: k for k, d in enumerate(spaces)}
-        for v in self.constants:
-            dtype, at = self.places[id(v)]
-            assert v.node is not None
-            templates[number[dtype]][at : at + v.aval.size] = _numbers(v.node.step.params["value"])
-        inputs = [(number[d], at, at + size) for size, d, at in self.inputs if d in number]
-        used = [k for k, (_, d, _) in enumerate(self.inputs) if d in number]
-        outputs = [(number[d], at, at + size, shape) for shape, size, d, at in self.outputs]
-        table, numbers = self.program.table(), np.array(self.program.numbers, np.float64)
+    def enlarge(self, registers: Any) -> bool:
+        """Have more room next time than a call with these registers had; whether there may be more."""
+        room = int(registers[LACKING])
+        with self.lock:
+            if self.rows[room] == registers[room]:  # else another thread was here
+                self.rows[room] *= 4
+                self._lay_out()
+                if sum(n * t.itemsize for n, t in zip(self.now[1], self.templates, strict=True)) > MOST:
+                    self.rows[room] //= 4
+                    self._lay_out()
+                    return False
+        return True
 
-        def run(*arrays: Any) -> Any:
-            memory = [t.copy() for t in templates]
+
+def with_function(packed: Packed, function: Callable[..., int], tail: Run) -> Run:
+    """The program of arrays; None where an operand was beyond what its operations take, or loops were longer than
+    there is room for. `tail` makes the results from what they show."""
+    memory = Memory(packed)
+    number = {d: k for k, d in enumerate(memory.spaces)}
+    used = [k for k, (_, (d, _)) in enumerate(packed.inputs) if d in number]
+    places = [
+        (packed.inputs[k][0], number[packed.inputs[k][1][0]], packed.registers[packed.inputs[k][1][1]]) for k in used
+    ]
+    inputs = [(space, at, at + size) for size, space, at in places]
+    outputs = [(number[d], register, size, dims) for dims, size, (d, register) in packed.outputs]
+    table, numbers, passed = packed.program.table(), np.array(packed.program.numbers, np.float64), packed.passed
+
+    def run(*arrays: Any) -> Any:
+        while True:
+            spaces, registers = memory.take()
             for k, (space, start, stop) in zip(used, inputs, strict=True):
                 a = arrays[k]
-                memory[space][start:stop] = a.reshape(-1) if isinstance(a, np.ndarray) else a
-            if function(*memory, table, numbers):
+                spaces[space][start:stop] = a.reshape(-1) if isinstance(a, np.ndarray) else a
+            ended = PAUSED
+            while ended == PAUSED:  # in between Python sees whether it should stop
+                ended = function(*spaces, table, numbers, registers)
+            if ended != FULL:
+                break
+            if not memory.enlarge(registers):
                 return None
-            made = (
-                memory[space][start:stop].reshape(shape).copy() if shape else memory[space][start]
-                for space, start, stop, shape in outputs
-            )
-            return tail(*(next(made) if k is None else arrays[k] for k in self.passed))
+        if ended == FAR:
+            return None
+        made = (
+            spaces[space][(at := registers[register]) : at + size].reshape(dims).copy()
+            if dims
+            else spaces[space][registers[register]]
+            for space, register, size, dims in outputs
+        )
+        return tail(*(next(made) if k is None else arrays[k] for k in passed))
 
-        return run
+    return run
 
 
 def _numbers(value: Any) -> Any:
     return list(value) if isinstance(value, Index | tuple) else value
-
-
-def is_packable(graph: Graph) -> bool:
-    """Whether a fused graph has nothing but fused steps, numbers, and views of these that no step reads."""
-
-    def is_known(v: Value) -> bool:
-        return v.node is None or v.node.step.op.kind in ("fused", "constant")
-
-    def fits(node: Node) -> bool:
-        op = node.step.op
-        if isinstance(op, Fused):
-            return all(map(is_known, node.inputs))
-        return op.kind == "constant" or (isinstance(op, Structural) and op.view and not op.indices)
-
-    return all(map(fits, graph.nodes))

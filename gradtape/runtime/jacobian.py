@@ -25,6 +25,7 @@ from gradtape.runtime.tensor import Tensor, wrap
 from gradtape.transforms.cost import cost
 from gradtape.transforms.differentiate import leaves, pull_back
 from gradtape.transforms.linearity import is_bent
+from gradtape.transforms.liveness import without_unread
 from gradtape.transforms.rows.builder import Builder
 from gradtape.transforms.rows.entering import lifted
 from gradtape.transforms.rows.leaving import dense
@@ -148,6 +149,8 @@ def _forward(pulled: Value, y: Value, x: Value, cotangent: Value, given: Sequenc
     (pushed,) = pull_back(order([pulled], given), [pulled], [tangent], [cotangent])
     if pushed is None:
         return Builder(), rows_of([], y.aval.dims, x.aval.dims, x.aval.dtype)
+    # Loops that run again for their residuals carry the cotangent, which nothing reads, and which nobody will give.
+    (pushed,) = without_unread(Graph([*given, tangent], [pushed])).outputs
     if y.aval.dtype.is_complex or x.aval.dtype.is_complex:
         tangent, pushed = _slopes(pushed, tangent, given)
     if pushed.aval.dtype is not x.aval.dtype:  # a Jacobian has its source's dtype

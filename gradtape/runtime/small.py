@@ -1,18 +1,25 @@
-"""Graphs of small arrays, loops of Python written out among them, as one compiled function. Floor: runtime."""
+"""Graphs of small arrays, with their branches and loops, as one compiled function. Floor: runtime."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from gradtape.backends.clusters import PER_CALL
 from gradtape.backends.cpu import lower
-from gradtape.backends.small import Packed, SmallProgram, is_packable
-from gradtape.ir.graph import Graph, Value
+from gradtape.backends.packed import Packed, is_packable
+from gradtape.backends.small import SmallProgram
+from gradtape.ir.graph import Graph, Node, Value
 from gradtape.kernels.spelling import spells_small
 from gradtape.ops.call import call_step
+from gradtape.ops.control import Cond, Region, While
+from gradtape.ops.op import Step
 from gradtape.ops.structural import Structural
-from gradtape.transforms.cost import multiply_adds
+from gradtape.transforms.cost import TRIPS, multiply_adds
 from gradtape.transforms.fuse import fuse
+from gradtape.transforms.hoist import hoisted
+from gradtape.transforms.settle import settled
+from gradtape.transforms.simplify import rebuild_from
 
 ELEMENTS = 1 << 12  # of a small array
 PRODUCTS = 1 << 14  # multiply-adds of a small contraction
@@ -23,26 +30,72 @@ Run = Callable[..., Any]
 
 def in_one(graph: Graph, program: Run) -> Run:
     """`program`, which runs a graph, or what runs it as one function when that is compiled."""
-    return SmallProgram(graph, program, _packed) if _is_small(graph) else program
+    if (len(graph.nodes) < STEPS and not _regions(graph.nodes)) or not _is_small(graph):
+        return program
+    return SmallProgram(graph, program, PER_CALL * _count(graph), packed)
 
 
-def _packed(graph: Graph) -> tuple[Packed, Run] | None:
+def packed(graph: Graph) -> tuple[Packed, Run] | None:
     """A graph laid out as one function of what its outputs show, and what makes the outputs from that; None where a
     step is none that kernels do, or where there are too few of them."""
-    fused = fuse(graph, spells_small, alone=1, sinks=False)
-    if not is_packable(fused) or sum(n.step.op.kind == "fused" for n in fused.nodes) < STEPS:
+    inside = _Inside()
+    fused = inside.fused(hoisted(graph))
+    if not is_packable(fused, inside):
+        return None
+    if sum(n.step.op.kind == "fused" for n in fused.nodes) < STEPS and not _regions(fused.nodes):
         return None
     bases = _bases(fused)
-    return Packed(fused, bases), lower(call_step(Graph(bases, fused.outputs)))
+    return Packed(fused, bases, inside), lower(call_step(Graph(bases, fused.outputs)))
+
+
+class _Inside:
+    """The graphs that branches and loops run, in clusters."""
+
+    def __init__(self) -> None:
+        self.found: dict[Step, list[Graph]] = {}
+
+    def fused(self, graph: Graph, whole: bool = True) -> Graph:
+        return settled(fuse(graph, spells_small, alone=1, sinks=False), whole)
+
+    def __call__(self, step: Step) -> Sequence[Graph]:
+        if step not in self.found:
+            self.found[step] = [self.fused(g, whole=False) for g in _graphs(step)]
+        return self.found[step]
+
+
+def _graphs(step: Step) -> list[Graph]:
+    """The graphs of a branch or a loop; the body of a loop that tests also makes the next test."""
+    if not isinstance(step.op, Region):
+        raise TypeError(step.op)
+    if not isinstance(step.op, While):
+        return step.op.graphs(step)
+    test, body, n = step.params["test"], step.params["body"], step.params["carried"]
+    (says,) = rebuild_from(test, [*body.outputs[:n], *body.inputs[n:]])
+    return [test, Graph(body.inputs, [*body.outputs, says])]
+
+
+def _regions(nodes: Iterable[Node]) -> list[Node]:
+    return [n for n in nodes if isinstance(n.step.op, Region)]
 
 
 def _is_small(graph: Graph) -> bool:
-    nodes = graph.nodes
-    return (
-        len(nodes) >= STEPS
-        and all(v.aval.is_known and 0 < v.aval.size <= ELEMENTS for n in nodes for v in (*n.inputs, *n.outputs))
-        and all(multiply_adds(n) <= PRODUCTS for n in nodes)
-    )
+    def fits(node: Node) -> bool:
+        if not all(v.aval.is_known and 0 < v.aval.size <= ELEMENTS for v in (*node.inputs, *node.outputs)):
+            return False
+        op = node.step.op
+        return all(map(_is_small, op.graphs(node.step))) if isinstance(op, Region) else multiply_adds(node) <= PRODUCTS
+
+    return all(map(fits, graph.nodes))
+
+
+def _count(graph: Graph) -> int:
+    """Nodes that run, in so many rounds of a loop as one expects."""
+    total = len(graph.nodes)
+    for node in _regions(graph.nodes):
+        op = node.step.op
+        assert isinstance(op, Region)
+        total += (1 if isinstance(op, Cond) else TRIPS) * sum(map(_count, op.graphs(node.step)))
+    return total
 
 
 def _bases(graph: Graph) -> list[Value]:

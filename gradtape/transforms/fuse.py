@@ -163,7 +163,7 @@ def cluster_of(group: Group, inputs: Sequence[Value], results: Sequence[Value]) 
                 numbers[key] = len(code)
                 code.append(Operation("number", (), dtype, number))
             return numbers[key]
-        strides = _strides(base.aval.dims, group.wanted(node, k, walk), len(group.loops))
+        strides = strides_of(base.aval.dims, group.wanted(node, k, walk), len(group.loops))
         if (id(base), strides) not in reads:
             reads[id(base), strides] = len(code)
             code.append(Operation("read", (), base.aval.dtype, len(accesses)))
@@ -201,7 +201,7 @@ def _change(before: Cluster, after: Cluster) -> str:
 def _write(group: Group, v: Value, made: dict[int, int], sinks: dict[int, int]) -> Write:
     assert v.node is not None
     place = group.sinks[id(v)][1] if id(v) in sinks else group.place[id(v)]
-    access = Access(v.aval.dtype, _strides(v.aval.dims, place, len(group.loops)))
+    access = Access(v.aval.dtype, strides_of(v.aval.dims, place, len(group.loops)))
     if id(v) not in sinks:
         return Write(made[id(v)], access, _over(place, group))
     op = v.node.step.op
@@ -213,7 +213,7 @@ def _over(place: Place, group: Group) -> tuple[bool, ...]:
     return tuple(k in place for k in range(len(group.loops)))
 
 
-def _strides(dims: Sequence[int], place: Sequence[int | None], count: int) -> tuple[int, ...]:
+def strides_of(dims: Sequence[int], place: Sequence[int | None], count: int) -> tuple[int, ...]:
     """Steps through a C-contiguous array, per loop."""
     found = [0] * count
     step = 1

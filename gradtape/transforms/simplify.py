@@ -10,7 +10,9 @@ from gradtape.ops.call import Call
 from gradtape.ops.control import Cond, Region
 from gradtape.ops.op import Constant, Step, apply, constant, emit
 from gradtape.ops.pointwise import Pointwise
+from gradtape.ops.reduction import Reduction
 from gradtape.ops.structural import Structural
+from gradtape.transforms.liveness import without_unread
 
 EXACT = 1 << 24  # whole numbers up to here are exact in float32, and so are their sums
 
@@ -154,6 +156,16 @@ def with_known_sums(step: Step, operands: Sequence[Value]) -> Value | None:
     return constant(total, result.dtype, result.dims) if abs(total) <= EXACT else None
 
 
+def without_single(step: Step, operands: Sequence[Value]) -> Value | None:
+    """What a reduction makes of one element is that element."""
+    if not isinstance(step.op, Reduction) or step.op.monoid is None or not operands[0].aval.is_known:
+        return None
+    (x,), (result,) = operands, step.infer((operands[0].aval,))
+    if any(x.aval.dims[k] != 1 for k in step.params["axes"]) or result.dtype is not x.aval.dtype:
+        return None
+    return x if result is x.aval else emit("reshape", x, shape=result.dims)
+
+
 def without_idle(step: Step, operands: Sequence[Value]) -> Value | None:
     """Structural steps that change nothing: a reshape to the same shape, a transpose in the same order. Two of one op
     are one."""
@@ -170,6 +182,7 @@ def without_idle(step: Step, operands: Sequence[Value]) -> Value | None:
 
 
 PASSES: tuple[tuple[str, Rewrite | None], ...] = (
+    ("drop reductions of one element", without_single),
     ("drop idle layout steps", without_idle),
     ("drop neutral operands", without_neutral),
     ("repeat later", with_repeats_later),
@@ -205,7 +218,7 @@ def _with_simple_graphs(node: Node, operands: list[Value]) -> Sequence[Value]:
 def simplify(graph: Graph, after: Callable[[str, Graph], None] | None = None) -> Graph:
     """All passes in order; `after` sees the graph behind each (tests check its spec there). What nothing
     uses falls away because a graph is walked from its outputs."""
-    graph = with_simple_regions(graph)
+    graph = without_unread(with_simple_regions(graph))
     for name, rewrite in PASSES:
         graph = rebuild(graph, rewrite)
         if after is not None:

@@ -55,7 +55,7 @@ class Checked:
             raise IndexError(f"element {key} of {self.array.size}")
 
     def _inside(self, key: slice) -> slice:
-        start, stop, step = key.start or 0, key.stop, key.step or 1
+        start, stop, step = key.start or 0, self.array.size if key.stop is None else key.stop, key.step or 1
         if not (0 <= start < stop <= self.array.size and step > 0):
             raise IndexError(f"elements {start} to {stop} by {step} of {self.array.size}")
         return slice(start, stop, step)
