@@ -31,15 +31,15 @@ class Layout:
     kernel: Kernel
     reads: tuple[DType, ...]
 
-    def call(self) -> list[str]:
-        """The call as text; `t` is the line."""
+    def call(self, place: str) -> list[str]:
+        """The call as text; `t` is the line, `place` how one of its words says where a value lies."""
         words = [f"t[{j}]" for j in range(1, self.length)]
         at = iter(words)
         kernel = self.kernel
         arguments = [
-            *(f"{_space(w.access.dtype)}[at[{next(at)}] :]" for w in kernel.writes),
-            *(f"{_space(self.reads[k])}[at[{next(at)}] :]" for k in kernel.arrays),
-            *(f"{_space(self.reads[k])}[at[{next(at)}]]" for k in kernel.scalars),
+            *(f"{_space(w.access.dtype)}[{place.format(next(at))} :]" for w in kernel.writes),
+            *(f"{_space(self.reads[k])}[{place.format(next(at))} :]" for k in kernel.arrays),
+            *(f"{_space(self.reads[k])}[{place.format(next(at))}]" for k in kernel.scalars),
             *(f"{d.name}(numbers[{next(at)}])" for _, d in kernel.numbers),
             *at,
         ]
@@ -47,10 +47,15 @@ class Layout:
         return [f"if {call}:", f"    return {FAR}"] if kernel.limited else [call]
 
     @property
+    def places(self) -> int:
+        """How many of the words after the first are places."""
+        k = self.kernel
+        return len(k.writes) + len(k.arrays) + len(k.scalars)
+
+    @property
     def length(self) -> int:
         """Words of a line: the kernel's number, and its arguments."""
-        k = self.kernel
-        return 3 + len(k.writes) + len(k.arrays) + len(k.scalars) + len(k.numbers) + len(k.integers)
+        return 3 + self.places + len(self.kernel.numbers) + len(self.kernel.integers)
 
 
 def _space(dtype: DType) -> str:
@@ -108,19 +113,25 @@ class Program:
         self.numbers.append(float(value))
         return len(self.numbers) - 1
 
-    def table(self) -> Any:
+    def table(self, registers: Sequence[int]) -> Any:
+        """The lines. In a straight program they have the places themselves, which the registers say."""
         width = max(map(len, self.lines))
         table = np.zeros((len(self.lines), width), np.int64)
+        layouts = list(self.layouts.values())
         for row, line in zip(table, self.lines, strict=True):
             row[: len(line)] = line
+            if not self.jumps:
+                last = 1 + layouts[line[0]].places
+                row[1:last] = [registers[r] for r in line[1:last]]
         return table
 
     def source(self) -> ProgramSource:
         texts = []
         cases: list[tuple[int, list[str]]] = []
+        place = "at[{}]" if self.jumps else "{}"
         for k, layout in enumerate(self.layouts.values()):
             texts.append("@inner\n" + layout.kernel.text.replace("def kernel@(", f"def {layout.name}@(", 1))
-            cases.append((k, layout.call()))
+            cases.append((k, layout.call(place)))
         cases += [(-1 - k, list(JUMPS[n].lines)) for k, n in enumerate(JUMPS) if n in self.jumps]
         branches = []
         for k, (number, lines) in enumerate(cases):

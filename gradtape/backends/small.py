@@ -144,7 +144,7 @@ def with_function(packed: Packed, function: Callable[..., int], tail: Run) -> Ru
     ]
     inputs = [(space, at, at + size) for size, space, at in places]
     outputs = [(number[d], register, size, dims) for dims, size, (d, register) in packed.outputs]
-    table, numbers, passed = packed.program.table(), np.array(packed.program.numbers, np.float64), packed.passed
+    table, numbers, passed = packed.program.table(packed.registers), np.array(packed.program.numbers, np.float64), packed.passed
 
     def run(*arrays: Any) -> Any:
         while True:
