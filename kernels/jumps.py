@@ -1,10 +1,11 @@
-"""Lines of a program that are no kernels: they jump, and change the registers that say where values lie. Floor: kernels.
+"""Lines of a program that are no kernels: they jump, and change the registers that say where values lie.
+Floor: kernels.
 
 A loop counts in a register. What it carries has two places, for this round and the next, whose registers lie side by
 side and change places at the end of a round. What it walks through, rows of stacks that it reads or writes, has two
-registers: where the row lies, and how far it is to the next one. A *stack* is a register too: where its first row lies.
-Rows that loops write are numbered, from the first time a loop runs in a call to the last, so that the stacks of a loop in
-a loop lie one behind the other."""
+registers: where the row lies, and how far it is to the next one. A *stack* is a register too: where its first row is.
+Rows that loops write are numbered, from the first time a loop runs in a call to the last: the stacks of a loop in a
+loop lie one behind the other."""
 
 from __future__ import annotations
 
@@ -12,9 +13,10 @@ from dataclasses import dataclass
 
 from gradtape.ir.dtypes import DType, bool_, int32, int64
 
-DONE, FAR, FULL, PAUSED = range(4)  # why a program ended: see below
-# FAR: an operand was beyond what an operation takes. FULL: there is no room for a row more; register 1 names the one that
-# says how much there is. PAUSED: so many rounds were run that Python should have a look; it goes on where it was.
+# Why a program ended. FAR: an operand was beyond what an operation takes. FULL: there is no room for a row more; the
+# register `LACKING` names the one that says how much there is. PAUSED: after so many rounds Python should have a look;
+# called again, the program goes on where it was.
+DONE, FAR, FULL, PAUSED = range(4)
 ROUNDS = 1 << 18  # rounds of loops after which a program pauses
 
 LINE, LACKING, ONE, NONE_USED, ENDLESS = range(5)  # registers that every program has

@@ -1,9 +1,9 @@
 """Graphs of clusters, branches and loops laid out in workspaces, as one table of lines (`kernels.programs`). Floor:
 backends.
 
-A value of a graph lies at one place. Branches write their results to the places of the `cond`; a loop has two places for
-each value that it carries, and a row of its stacks for each that it pushes, and the clusters of its body write there at
-once, where they can."""
+A value of a graph lies at one place. Branches write their results to the places of the `cond`; a loop has two places
+for each value that it carries, and a row of its stacks for each that it pushes, and the clusters of its body write
+there at once, where they can."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ class SmallProgram:
         if ticket.function is None and POLICY.compile != "now":
             self.asked, self.fault = None, RuntimeError(str(ticket.error))
         else:
-            self.native = with_function(packed, ticket.wait(), tail)
+            self.native = with_function(packed, ticket.wait(), tail, Memory(packed))
 
 
 class Memory:
@@ -92,22 +92,23 @@ class Memory:
         self.moves = bool(packed.program.jumps)
         self.lock = threading.Lock()
         self.rows = dict.fromkeys((room for room, _ in packed.rooms), ROWS)
-        self._lay_out()
+        self.now = self._laid_out(self.rows)
         for v, (dtype, register) in packed.constants:
             if dtype in self.spaces and v.node is not None:
                 at = packed.registers[register]
                 space = self.templates[self.spaces.index(dtype)]
                 space[at : at + v.aval.size] = _numbers(v.node.step.params["value"])
 
-    def _lay_out(self) -> None:
+    def _laid_out(self, rows: dict[int, int]) -> tuple[Any, list[int]]:
+        """The registers for so many rows, and the sizes of the workspaces."""
         registers = np.array(self.packed.registers, np.int64)
         sizes = {d: len(t) for d, t in zip(self.spaces, self.templates, strict=True)}
         for room, stacks in self.packed.rooms:
-            registers[room] = self.rows[room]
+            registers[room] = rows[room]
             for first, dtype, size in stacks:
                 registers[first] = sizes[dtype]
-                sizes[dtype] += self.rows[room] * size
-        self.now = registers, [sizes[d] for d in self.spaces]
+                sizes[dtype] += rows[room] * size
+        return registers, list(sizes.values())
 
     def take(self) -> tuple[list[Any], Any]:
         """Workspaces and registers for one call."""
@@ -123,33 +124,30 @@ class Memory:
         """Have more room next time than a call with these registers had; whether there may be more."""
         room = int(registers[LACKING])
         with self.lock:
-            if self.rows[room] == registers[room]:  # else another thread was here
-                self.rows[room] *= 4
-                self._lay_out()
-                if sum(n * t.itemsize for n, t in zip(self.now[1], self.templates, strict=True)) > MOST:
-                    self.rows[room] //= 4
-                    self._lay_out()
-                    return False
-        return True
+            if self.rows[room] > registers[room]:  # another thread was here
+                return True
+            rows = self.rows | {room: 4 * self.rows[room]}
+            now = self._laid_out(rows)
+            if sum(n * t.itemsize for n, t in zip(now[1], self.templates, strict=True)) > MOST:
+                return False
+            self.rows, self.now = rows, now
+            return True
 
 
-def with_function(packed: Packed, function: Callable[..., int], tail: Run) -> Run:
+def with_function(packed: Packed, function: Callable[..., int], tail: Run, memory: Memory) -> Run:
     """The program of arrays; None where an operand was beyond what its operations take, or loops were longer than
     there is room for. `tail` makes the results from what they show."""
-    memory = Memory(packed)
     number = {d: k for k, d in enumerate(memory.spaces)}
-    used = [k for k, (_, (d, _)) in enumerate(packed.inputs) if d in number]
-    places = [
-        (packed.inputs[k][0], number[packed.inputs[k][1][0]], packed.registers[packed.inputs[k][1][1]]) for k in used
-    ]
-    inputs = [(space, at, at + size) for size, space, at in places]
+    starts = [(k, size, d, packed.registers[r]) for k, (size, (d, r)) in enumerate(packed.inputs) if d in number]
+    inputs = [(k, number[d], at, at + size) for k, size, d, at in starts]
     outputs = [(number[d], register, size, dims) for dims, size, (d, register) in packed.outputs]
-    table, numbers, passed = packed.program.table(packed.registers), np.array(packed.program.numbers, np.float64), packed.passed
+    table, numbers = packed.program.table(packed.registers), np.array(packed.program.numbers, np.float64)
+    passed = packed.passed
 
     def run(*arrays: Any) -> Any:
         while True:
             spaces, registers = memory.take()
-            for k, (space, start, stop) in zip(used, inputs, strict=True):
+            for k, space, start, stop in inputs:
                 a = arrays[k]
                 spaces[space][start:stop] = a.reshape(-1) if isinstance(a, np.ndarray) else a
             ended = PAUSED

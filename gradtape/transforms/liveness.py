@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,7 +63,7 @@ def _made_anew(graph: Graph, nodes: Sequence[Node], read: set[int], fewer: dict[
 
 
 def _fewer(step: Step, wanted: tuple[int, ...]) -> _Fewer | None:
-    """What makes these results of a branch or a loop alone; None where it makes nothing else, and needs all operands."""
+    """What makes these results of a branch or a loop alone; None where that is the step itself."""
     rule = _RULES.get(type(step.op))
     if rule is None:
         return None
@@ -121,4 +121,4 @@ def _loop(step: Step, wanted: tuple[int, ...]) -> _Fewer | None:
     return _Fewer(step.op.bind(**params | changed), (0, *(k + 1 for k in kept)), results)
 
 
-_RULES = {Cond: _cond, While: _loop, Scan: _loop}
+_RULES: dict[type, Callable[[Step, tuple[int, ...]], _Fewer | None]] = {Cond: _cond, While: _loop, Scan: _loop}
