@@ -47,7 +47,7 @@ def test_graphs_as_they_were_made(tmp_path: Path) -> None:
 def test_passes_by_name_and_what_they_changed(tmp_path: Path) -> None:
     parts = shown("passes", tmp_path)
     titles = [p.splitlines()[0].removeprefix("passes: ") for p in parts]
-    assert titles[0] == "drop idle layout steps"
+    assert titles[0] == "drop reductions of one element"
     assert titles[-1] == "fuse"
     assert parts[0].splitlines()[1] == "nothing changed"
     assert " became " in parts[-1].splitlines()[1]
