@@ -101,6 +101,10 @@ class Body:
         """Whether the result of an operation depends on the vector loop."""
         return self.vector is not None and self.vector in self.cluster.dependences[k]
 
+    def is_fixed(self, k: int) -> bool:
+        """Whether the result of an operation is the same for a whole pack."""
+        return self.vector is not None and not self.moves(k)
+
     # ------------------------------------------------------------------ scalar operations
 
     def operation(self, k: int, raw_too: bool = False) -> None:
@@ -145,7 +149,7 @@ class Body:
             if k in found:
                 pack = f"k{k}_"
                 self.line(f"const auto {pack} = load<V>(k{k}, {found[k]});")
-                self.raw[k] = f"{pack}[j]"
+                self.raw[k] = f"{pack}[0]" if self.is_fixed(k) else f"{pack}[j]"
             elif e.op == "read":
                 access = self.cluster.reads[e.leaf].access
                 if self.is_along(access):
@@ -157,8 +161,10 @@ class Body:
     def fixed(self, order: Iterable[int], kept: Collection[int] = ()) -> None:
         """Operations that are the same for a whole pack."""
         for k in order:
+            if k in self.names or self.moves(k):
+                continue
             ready = all(a in self.names for a in self.cluster.code[k].args)
-            if k not in self.names and not self.moves(k) and k not in self.raw and ready:
+            if self.is_fixed(k) if k in self.raw else ready:
                 self.operation(k, k in kept)
 
     def begin(self, writes: dict[str, Write]) -> None:

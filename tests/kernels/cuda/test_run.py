@@ -11,9 +11,10 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from gradtape.backends.formula import HALF
-from gradtape.ir.dtypes import DType, float32, float64
-from gradtape.ir.graph import Graph
-from gradtape.kernels import cuda_body
+from gradtape.ir.aval import aval
+from gradtape.ir.dtypes import DType, bool_, float32, float64, int64
+from gradtape.ir.graph import Graph, Value
+from gradtape.kernels import cuda_body, cuda_elementwise, cuda_rows, cuda_stages, cuda_teams
 from gradtape.kernels.cuda_launch import CudaProgram
 from gradtape.kernels.cuda_render import render_cuda
 from gradtape.kernels.cuda_spelling import spells_cuda
@@ -24,6 +25,7 @@ from tests.kernels.cuda.table import Entry, entries, held, kernels
 from tests.kernels.programs import graphs
 from tests.kernels.steps import drawn, given_of, wide
 from tests.kernels.test_compiled import GRAPHS
+from tests.kernels.test_render import SINGLE, drawn_for
 from tests.op_table.running import node_by_node
 
 GROUPS = 12
@@ -190,19 +192,51 @@ def test_sums_over_several_sets_of_axes(emulated: Emulated) -> None:
     compare(emulated, graph, drawn(graph), "several sums")
 
 
-@settings(max_examples=5, suppress_health_check=list(HealthCheck), phases=[Phase.generate])
+def kept_along_a_loop_that_no_pack_lies_along() -> Graph:
+    """Needed again after a reduction over everything, written along the first of two reduced loops."""
+    x, y, flag = (Value(aval(s, d)) for s, d in (((4,), float32), ((4, 3), float32), ((), bool_)))
+    dear = emit("cast", emit("rint", x), dtype=int64)
+    total = emit("reduce_sum", emit("cast", y, dtype=int64), axes=(0, 1), keepdims=False)
+    return Graph([x, y, flag], [dear, emit("select", flag, dear, total)])
+
+
+ONE_BY_ONE = (kept_along_a_loop_that_no_pack_lies_along, *SINGLE)
+
+
+@pytest.mark.parametrize("make", ONE_BY_ONE, ids=lambda f: f.__name__)
+def test_single_graphs(emulated: Emulated, make: Callable[[], Graph]) -> None:
+    graph = make()
+    compare(emulated, graph, drawn_for(graph), make.__name__)
+
+
+# Sizes from which other ways are taken, so small that the smallest graphs take them.
+SMALL = {
+    "in parts": [(cuda_rows, "PART", 1), (cuda_stages, "PART", 1), (cuda_stages, "LONG", 2)],
+    "kept for all rounds": [(cuda_teams, "BLOCKS", 0), (cuda_rows, "BLOCKS", 1), (cuda_rows, "ROUNDS_KEPT", 2)],
+    "in strips": [(cuda_elementwise, "ENOUGH", 2), (cuda_rows, "CARRIED", 2), (cuda_rows, "CARRYING", 2)],
+    "by warps": [(cuda_teams, "MANY_ROUNDS", 0), (cuda_teams, "THREADS", 32), (cuda_teams, "WARP", 4)],
+    "few blocks": [(cuda_rows, "MOST_BLOCKS", 1), (cuda_elementwise, "MOST_BLOCKS", 1), (cuda_body, "LONG", 1)],
+    "nothing on the chip": [(cuda_teams, "ROOM", 0)],
+}
+
+
+@pytest.mark.parametrize("ways", ["as they are", *SMALL])
+@settings(max_examples=3, suppress_health_check=list(HealthCheck), phases=[Phase.generate])
 @given(st.lists(graphs(8), min_size=12, max_size=12))
-def test_random_graphs_bit_for_bit(drawn_graphs: list[tuple[Graph, list[Any]]]) -> None:
-    emulated = Emulated(seed=len(drawn_graphs[0][1]))
-    fused = [fuse(graph, spells_cuda, 1, siblings=True) for graph, _ in drawn_graphs]
-    compiled_at_once(emulated, fused)
-    for (graph, arrays), kernel in zip(drawn_graphs, fused, strict=True):
-        with np.errstate(all="ignore"):
-            wanted, found = node_by_node(graph, arrays), emulated.graph(kernel, arrays)
-        for a, b in zip(map(np.asarray, found), map(np.asarray, wanted), strict=True):
-            assert (a.dtype, a.shape) == (b.dtype, b.shape)
-            first, second = (x.astype(np.float32) if x.dtype in HALF else x for x in (a, b))
-            assert np.array_equal(first, second, equal_nan=first.dtype.kind == "f"), f"got {a}\nwant {b}\n{graph}"
+def test_random_graphs_bit_for_bit(ways: str, drawn_graphs: list[tuple[Graph, list[Any]]]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        for module, name, value in SMALL.get(ways, ()):
+            patch.setattr(module, name, value)
+        emulated = Emulated(seed=len(drawn_graphs[0][1]))
+        fused = [fuse(graph, spells_cuda, 1, siblings=True) for graph, _ in drawn_graphs]
+        compiled_at_once(emulated, fused)
+        for (graph, arrays), kernel in zip(drawn_graphs, fused, strict=True):
+            with np.errstate(all="ignore"):
+                wanted, found = node_by_node(graph, arrays), emulated.graph(kernel, arrays)
+            for a, b in zip(map(np.asarray, found), map(np.asarray, wanted), strict=True):
+                assert (a.dtype, a.shape) == (b.dtype, b.shape)
+                first, second = (x.astype(np.float32) if x.dtype in HALF else x for x in (a, b))
+                assert np.array_equal(first, second, equal_nan=first.dtype.kind == "f"), f"got {a}\nwant {b}\n{graph}"
 
 
 # ------------------------------------------------------------------ ways that small arrays do not take
