@@ -6,6 +6,7 @@ extents. So a call costs the same however many arguments there are, and needs no
 from __future__ import annotations
 
 import ctypes
+import functools
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -98,6 +99,10 @@ class Entry:
         """Run with arguments that are looked at first; the answer."""
         answer: int = self.checked(*arguments)
         return answer
+
+    def bind(self, *arrays: Any) -> Callable[[], int]:
+        """`run` for arrays that are the same every time, which whoever calls it keeps."""
+        return functools.partial(self.run, self.pack(*map(id, arrays)))
 
 
 def _checked(entry: Entry, parameters: Sequence[Parameter]) -> Callable[..., int]:

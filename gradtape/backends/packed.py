@@ -43,7 +43,7 @@ class Packed:
         block = _Block(self, graph, places)
         block.lines([None] * len(graph.outputs))
         given = {id(v): k for k, v in enumerate(graph.inputs)}
-        self.inputs = [(v.aval.size, p) for v, p in zip(graph.inputs, places, strict=True)]
+        self.inputs = [(v.aval.dims, v.aval.size, p) for v, p in zip(graph.inputs, places, strict=True)]
         self.outputs = [(v.aval.dims, v.aval.size, block.at(v)) for v in bases if id(v) not in given]
         self.passed = [given.get(id(v)) for v in bases]  # inputs that are results themselves
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,11 +12,15 @@ from gradtape.backends.clusters import PATIENCE, POLICY, warn_of
 from gradtape.backends.packed import Packed
 from gradtape.ir.graph import Graph
 from gradtape.ir.index import Index
+from gradtape.kernels.arguments import answered
 from gradtape.kernels.compiled import COMPILER, Ticket
-from gradtape.kernels.jumps import FAR, FULL, LACKING, PAUSED
+from gradtape.kernels.jumps import DONE, FULL, LACKING, PAUSED
 
 Run = Callable[..., tuple[Any, ...]]
+Bind = Callable[..., Callable[[], int]]
+Seen = tuple[int, int, tuple[int, ...], int]  # where a value lies: workspace and register, and its shape and size
 ROWS = 64  # of a loop's stacks, to begin with
+KEPT = 1 << 20  # bytes of workspaces that are kept from call to call
 MOST = 1 << 27  # bytes of workspaces
 MANY = 1500  # nodes whose program is laid out in about the time in which it runs sixty times
 
@@ -33,12 +37,13 @@ class SmallProgram:
         self.size = max(1.0, len(graph.nodes) / MANY)
         self.spent = 0.0
         self.begun = False
+        self.waits = True  # for the function: it may come
         self.fault: Exception | None = None
         self.asked: tuple[Packed, Run, Ticket] | None = None
         self.native: Run | None = None
 
     def __call__(self, *arrays: Any) -> tuple[Any, ...]:
-        if self.native is None and POLICY.compile != "never":
+        if self.waits and POLICY.compile != "never":
             self._look()
         native = self.native
         results = None if native is None else native(*arrays)
@@ -56,7 +61,7 @@ class SmallProgram:
             else:
                 COMPILER.submit(self._ask)
         if self.fault is not None:
-            fault, self.fault = self.fault, None
+            fault, self.fault, self.waits = self.fault, None, False
             if now:
                 raise fault
             warn_of(fault)
@@ -68,7 +73,9 @@ class SmallProgram:
     def _ask(self) -> None:
         try:
             laid_out = self.pack(self.graph)
-            if laid_out is not None:
+            if laid_out is None:
+                self.waits = False
+            else:
                 packed, tail = laid_out
                 self.asked = packed, tail, COMPILER.request(packed.program.source())
         except Exception as e:  # noqa: BLE001, told to who calls next: this may be the compiler's thread
@@ -78,7 +85,7 @@ class SmallProgram:
         if ticket.function is None and POLICY.compile != "now":
             self.asked, self.fault = None, RuntimeError(str(ticket.error))
         else:
-            self.native = with_function(packed, ticket.wait(), tail, Memory(packed))
+            self.native, self.waits = with_function(packed, ticket.wait().bind, tail, Memory(packed)), False
 
 
 class Memory:
@@ -93,6 +100,11 @@ class Memory:
         self.lock = threading.Lock()
         self.rows = dict.fromkeys((room for room, _ in packed.rooms), ROWS)
         self.now = self._laid_out(self.rows)
+        number = {d: k for k, d in enumerate(self.spaces)}
+        self.inputs = [
+            (k, (number[d], r, dims, size)) for k, (dims, size, (d, r)) in enumerate(packed.inputs) if d in number
+        ]
+        self.outputs = [(number[d], r, dims, size) for dims, size, (d, r) in packed.outputs]
         for v, (dtype, register) in packed.constants:
             if dtype in self.spaces and v.node is not None:
                 at = packed.registers[register]
@@ -110,16 +122,6 @@ class Memory:
                 sizes[dtype] += rows[room] * size
         return registers, list(sizes.values())
 
-    def take(self) -> tuple[list[Any], Any]:
-        """Workspaces and registers for one call."""
-        registers, sizes = self.now
-        if not self.rows:
-            return [t.copy() for t in self.templates], registers.copy() if self.moves else registers
-        spaces = [np.empty(n, t.dtype) for n, t in zip(sizes, self.templates, strict=True)]
-        for space, t in zip(spaces, self.templates, strict=True):
-            space[: len(t)] = t
-        return spaces, registers.copy()
-
     def enlarge(self, registers: Any) -> bool:
         """Have more room next time than a call with these registers had; whether there may be more."""
         room = int(registers[LACKING])
@@ -134,38 +136,69 @@ class Memory:
             return True
 
 
-def with_function(packed: Packed, function: Callable[..., int], tail: Run, memory: Memory) -> Run:
+class Workspace:
+    """The memory of one call at a time, and the call: its arguments are the same every time."""
+
+    def __init__(self, memory: Memory, constant: Sequence[Any], bind: Bind) -> None:
+        self.layout = memory.now
+        registers, sizes = self.layout
+        self.spaces = [np.empty(n, t.dtype) for n, t in zip(sizes, memory.templates, strict=True)]
+        self.registers = registers.copy()
+        self.call = bind(*self.spaces, *constant, self.registers)
+        self.inputs = [(k, self.view(place)) for k, place in memory.inputs]
+        self.bytes = sum(s.nbytes for s in self.spaces)
+        self.begin(memory)
+        self.results = self.shown(memory)
+
+    def begin(self, memory: Memory) -> None:
+        """Everything as a call finds it."""
+        self.registers[:] = self.layout[0]
+        for space, t in zip(self.spaces, memory.templates, strict=True):
+            space[: len(t)] = t
+
+    def view(self, place: Seen) -> Any:
+        space, register, dims, size = place
+        at = self.registers[register]
+        return self.spaces[space][at : at + size].reshape(dims)
+
+    def shown(self, memory: Memory) -> list[Any]:
+        """The results, where they lie."""
+        return [self.view(place) for place in memory.outputs]
+
+
+def with_function(packed: Packed, bind: Bind, tail: Run, memory: Memory) -> Run:
     """The program of arrays; None where an operand was beyond what its operations take, or loops were longer than
-    there is room for. `tail` makes the results from what they show."""
-    number = {d: k for k, d in enumerate(memory.spaces)}
-    starts = [(k, size, d, packed.registers[r]) for k, (size, (d, r)) in enumerate(packed.inputs) if d in number]
-    inputs = [(k, number[d], at, at + size) for k, size, d, at in starts]
-    outputs = [(number[d], register, size, dims) for dims, size, (d, register) in packed.outputs]
-    table, numbers = packed.program.table(packed.registers), np.array(packed.program.numbers, np.float64)
-    passed = packed.passed
+    there is room for. `bind` gives the function as a call with these arguments, `tail` makes the results from what they
+    show."""
+    constant = packed.program.table(packed.registers), np.array(packed.program.numbers, np.float64)
+    free: list[Workspace] = []  # each is in one call at a time
+    moves, passed = memory.moves, packed.passed
 
     def run(*arrays: Any) -> Any:
         while True:
-            spaces, registers = memory.take()
-            for k, space, start, stop in inputs:
-                a = arrays[k]
-                spaces[space][start:stop] = a.reshape(-1) if isinstance(a, np.ndarray) else a
-            ended = PAUSED
+            try:
+                held = free.pop()
+            except IndexError:
+                held = Workspace(memory, constant, bind)
+            if held.layout is not memory.now:  # another thread needed more room
+                held = Workspace(memory, constant, bind)
+            elif moves:
+                held.begin(memory)
+            for k, place in held.inputs:
+                place[...] = arrays[k]
+            ended = held.call()
             while ended == PAUSED:  # in between Python sees whether it should stop
-                ended = function(*spaces, table, numbers, registers)
-            if ended != FULL:
+                ended = held.call()
+            if ended == DONE:
                 break
-            if not memory.enlarge(registers):
+            if answered(ended) != FULL or not memory.enlarge(held.registers):
                 return None
-        if ended == FAR:
-            return None
-        made = (
-            spaces[space][(at := registers[register]) : at + size].reshape(dims).copy()
-            if dims
-            else spaces[space][registers[register]]
-            for space, register, size, dims in outputs
-        )
-        return tail(*(next(made) if k is None else arrays[k] for k in passed))
+        results = held.shown(memory) if moves else held.results
+        made = [r.copy() if r.ndim else r[()] for r in results]
+        if held.bytes <= KEPT:
+            free.append(held)
+        following = iter(made)
+        return tail(*[next(following) if k is None else arrays[k] for k in passed])
 
     return run
 

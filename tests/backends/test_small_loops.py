@@ -72,8 +72,8 @@ QUESTIONS: dict[str, Callable[[Answer], Answer]] = {f.__name__: f for f in (valu
 # ------------------------------------------------------------------ a program run by Python
 
 
-def interpreted(laid_out: Packed) -> Callable[..., int]:
-    """The function of a packed graph, as Python runs it."""
+def interpreted(laid_out: Packed) -> Callable[..., Callable[[], int]]:
+    """The function of a packed graph, as Python runs it, for its arguments."""
     source = laid_out.program.source()
     names = dict(environment()) | {"inner": lambda f: f}
     exec(compile(source.text.replace("@(", "("), "<program>", "exec"), names)
@@ -89,7 +89,7 @@ def interpreted(laid_out: Packed) -> Callable[..., int]:
             ended: int = function(*checked, *rest)
         return ended
 
-    return run
+    return lambda *arguments: lambda: run(*arguments)
 
 
 def traced(f: Answer, dtype: str, seed: int) -> tuple[Graph, list[Any]]:
@@ -165,9 +165,12 @@ def native(graph: Graph) -> tuple[Callable[..., Any], Memory, list[int]]:
     function = COMPILER.request(laid_out.program.source()).wait()
     answers: list[int] = []
 
-    def noted(*arguments: Any) -> int:
-        answers.append(function(*arguments))
-        return answers[-1]
+    def noted(*arguments: Any) -> Callable[[], int]:
+        def call() -> int:
+            answers.append(function(*arguments))
+            return answers[-1]
+
+        return call
 
     memory = Memory(laid_out)
     return with_function(laid_out, noted, tail, memory), memory, answers
