@@ -60,6 +60,16 @@ def user_frame() -> FrameType:
     return frame
 
 
+def note_on(frame: FrameType) -> str | None:
+    """What is to be said of the function that a user's frame runs, or of one of those that led there."""
+    found: FrameType | None = frame
+    while found is not None and not is_own(found):
+        if found.f_code in NOTES:
+            return NOTES[found.f_code]
+        found = found.f_back
+    return None
+
+
 def calling_place() -> str:
     """Where the package was called from, and which of its functions: "`softmax` called at model.py:12"."""
     frame, function = sys._getframe(1), ""

@@ -11,7 +11,7 @@ from gradtape.ir.aval import Aval, aval_of
 from gradtape.ir.dtypes import DType
 from gradtape.ir.errors import OperatorNotAllowedInGraphError
 from gradtape.ir.shapes import TensorShape, shape_text
-from gradtape.runtime.places import NOTES, asked_by_user, place_of, user_frame
+from gradtape.runtime.places import asked_by_user, note_on, place_of, user_frame
 from gradtape.runtime.state import new_id
 
 
@@ -317,7 +317,7 @@ class NoArrayError(SymbolicTensorError, NotImplementedError):
 def no_value(t: Tensor, what: str, error: type[SymbolicTensorError]) -> SymbolicTensorError:
     """The error for asking for a value: it says where, and what to use."""
     by_user, frame = asked_by_user(2), user_frame()
-    note = NOTES.get(frame.f_code) or "Use ops of tensors: `tf.cond`, `tf.while_loop`, `tf.where`, `tf.cast`."
+    note = note_on(frame) or "Use ops of tensors: `tf.cond`, `tf.while_loop`, `tf.where`, `tf.cast`."
     made = error(
         f"{place_of(frame)} asks for {what} of {t!r}, whose value is not known while the function is traced: it "
         f"is traced once and runs for many values. {note}"

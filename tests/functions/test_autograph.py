@@ -474,6 +474,17 @@ def test_without_source_the_error_says_what_to_use() -> None:
     with pytest.raises(tf.errors.OperatorNotAllowedInGraphError) as e:
         tf.function(names["f"])(tf.constant(1.0))
     assert "made_up.py:3" in str(e.value) and "source of `f` is not available" in str(e.value)
+
+
+def test_what_a_function_without_source_calls_says_why_it_is_python_too() -> None:
+    def helper(x: Any) -> Any:
+        return x if x > 0 else -x
+
+    names: dict[str, Any] = {"helper": helper}
+    exec(compile("def f(x):\n  return helper(x)", "made_up.py", "exec"), names)
+    with pytest.raises(tf.errors.OperatorNotAllowedInGraphError) as e:
+        tf.function(names["f"])(tf.constant(1.0))
+    assert "test_autograph.py" in str(e.value) and "source of `f` is not available" in str(e.value)
     assert "tf.cond" in str(e.value)
 
 
