@@ -254,10 +254,23 @@ class Options:
     """How a function is traced."""
 
     def __init__(self, signature: Any, autograph: bool, reduce_retracing: bool) -> None:
+        if not (signature is None or isinstance(signature, list | tuple)):
+            raise TypeError(
+                f"`input_signature` should be a list with a `tf.TensorSpec` per argument, got {signature!r}."
+            )
         self.signature = None if signature is None else tuple(signature)
         specs: Any = self.signature or ()
-        self.avals = [s.aval for s in optree.tree_leaves(specs, none_is_leaf=True)]  # of the leaves of all arguments
+        self.avals = [_aval(s) for s in optree.tree_leaves(specs, none_is_leaf=True)]  # of the leaves of all arguments
         self.autograph, self.reduce_retracing = autograph, reduce_retracing
+
+
+def _aval(spec: Any) -> Aval:
+    if not isinstance(spec, TensorSpec):
+        raise TypeError(
+            f"`input_signature` should hold `tf.TensorSpec`s, got {spec!r}. Say `tf.TensorSpec(shape, dtype)`, with "
+            "None for a dimension that differs from call to call; leave the signature out for arguments that are no tensors."
+        )
+    return spec.aval
 
 
 def function(
@@ -291,6 +304,7 @@ def function(
     All other arguments are accepted for compatibility.
 
     Raises:
+      TypeError: an input signature that is no list of `TensorSpec`s.
       ValueError: a variable is created in another call than the first.
 
     >>> import gradtape as tf

@@ -60,13 +60,14 @@ def case(
       strict, name: accepted for compatibility.
 
     Raises:
+      TypeError: something else than pairs.
       InvalidArgumentError: no condition holds and there is no default, or several do and `exclusive` is set.
 
     >>> import gradtape as tf
     >>> float(tf.case([(tf.constant(False), lambda: tf.constant(1.0))], default=lambda: tf.constant(2.0)))
     2.0
     """
-    pairs = [(branching.truth(pred, "case"), fn) for pred, fn in pred_fn_pairs]
+    pairs = [(branching.truth(pred, "case"), fn) for pred, fn in map(_pair, pred_fn_pairs)]
     if any(is_symbolic(pred) for pred, _ in pairs):
         if exclusive or default is None:
             effect(functools.partial(_check_count, exclusive, default is None), [pred for pred, _ in pairs])
@@ -74,6 +75,12 @@ def case(
     holding = [fn for pred, fn in pairs if pred]
     _check_count(exclusive, default is None, *holding)
     return holding[0]() if holding or default is None else default()
+
+
+def _pair(given: Any) -> tuple[Any, Callable[[], Any]]:
+    if not isinstance(given, list | tuple) or len(given) != 2 or not callable(given[1]):
+        raise TypeError(f"`case` wants pairs of a condition and a function of no arguments, got {given!r}.")
+    return given[0], given[1]
 
 
 def _check_count(exclusive: bool, needed: bool, *holding: Any) -> tuple[()]:

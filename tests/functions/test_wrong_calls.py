@@ -13,6 +13,18 @@ CALLS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "a fraction as index": (lambda: tf.switch_case(1.5, [lambda: 1]), TypeError, "tf.cast"),
     "several indices": (lambda: tf.switch_case([0, 1], [lambda: 1]), TypeError, "scalar integer"),
     "no branches": (lambda: tf.switch_case(0, []), ValueError, "at least one"),
+    "no pair": (lambda: tf.case([lambda: 1]), TypeError, "`case` wants pairs"),
+    "a pair without a function": (lambda: tf.case([(True, 1)]), TypeError, "`case` wants pairs"),
+    "a signature that is no list": (
+        lambda: tf.function(lambda x: x, input_signature=tf.TensorSpec([None])),
+        TypeError,
+        "should be a list with",
+    ),
+    "a number in a signature": (
+        lambda: tf.function(lambda x, k: x, input_signature=[tf.TensorSpec([None]), 3]),
+        TypeError,
+        "should hold `tf.TensorSpec`s, got 3",
+    ),
     "a condition that is none": (lambda: tf.while_loop(3, lambda i: i, [1]), TypeError, "`cond`, got 3"),
     "a body that is none": (lambda: tf.while_loop(lambda i: i < 3, 4, [1]), TypeError, "`body`, got 4"),
     "no Python function": (lambda: tf.py_function(3, [1.0], tf.float32), TypeError, "`func`, got 3"),
