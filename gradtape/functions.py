@@ -268,7 +268,7 @@ def _aval(spec: Any) -> Aval:
     if not isinstance(spec, TensorSpec):
         raise TypeError(
             f"`input_signature` should hold `tf.TensorSpec`s, got {spec!r}. Say `tf.TensorSpec(shape, dtype)`, with "
-            "None for a dimension that differs from call to call; leave the signature out for arguments that are no tensors."
+            "None for a dimension that differs from call to call, or leave the signature out."
         )
     return spec.aval
 
