@@ -1,6 +1,6 @@
 """Jobs without reductions: each thread takes packs of neighbouring elements. Floor: kernels.
 
-Where operands are repeated along a loop, a thread goes some rounds along it, and reads them once."""
+A thread goes some rounds along a loop where operands are repeated, which it reads once, or lie the other way round."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def elementwise(job: Job) -> tuple[str, Launch]:
     width = width_of(cluster, vector)
     size = size_of(cluster, tuple(range(len(cluster.loops))))
     packs = -(-size // width)
-    along = _repeating(job, vector)
+    along = _strip_loop(job, vector)
     share = 1 if along is None else max(1, min(packs // ENOUGH, MOST_ROUNDS))
     grid = max(1, min(-(-packs // (THREADS * share)), MOST_BLOCKS))
     body = Body(job, vector, index_type(size + grid * THREADS * width))
@@ -40,15 +40,17 @@ def elementwise(job: Job) -> tuple[str, Launch]:
     return text, Launch(name, grid, THREADS, 0, bytes_once(cluster, accesses(job)), arguments)
 
 
-def _repeating(job: Job, vector: int | None) -> int | None:
-    """The loop along which most operands are repeated, those first that are read in packs."""
+def _strip_loop(job: Job, vector: int | None) -> int | None:
+    """The loop along which most operands are repeated, those first that are read in packs; where none is, one along
+    which operands lie that do not lie along the vector loop: a thread comes back to the lines of memory it has read."""
     cluster = job.cluster
     moving = [r.access for r in cluster.reads if r.access.loops]
-    found: dict[int, tuple[int, int]] = {}
+    found: dict[int, tuple[int, int, int]] = {}
     for k in range(len(cluster.loops)):
         repeated = [a for a in moving if k not in a.loops]
-        if repeated:
-            found[k] = (sum(vector in a.loops for a in repeated), len(repeated))
+        across = [a for a in moving if k != vector and a.strides[k] == 1 and vector in a.loops]
+        if repeated or across:
+            found[k] = (sum(vector in a.loops for a in repeated), len(repeated), len(across))
     return max(found, key=lambda k: (found[k], -k), default=None)
 
 
@@ -133,8 +135,12 @@ def _strip(body: Body, along: int, count: str, width: int) -> None:
     body.load(fixed)
     body.fixed(fixed)
     names = dict(body.names)
-    body.open(f"for ({index} r = strip; r < {count}; r += strips) {{")
-    body.line(f"const {index} i{along} = {_scaled('r', along == body.vector and width > 1)};")
+    if along == body.vector:  # neighbouring threads stay on neighbouring packs
+        body.open(f"for ({index} r = strip; r < {count}; r += strips) {{")
+        body.line(f"const {index} i{along} = {_scaled('r', width > 1)};")
+    else:
+        body.line(f"const {index} last = strip * share + share < {count} ? strip * share + share : {count};")
+        body.open(f"for ({index} i{along} = strip * share; i{along} < last; ++i{along}) {{")
     _pack(body, [k for k in range(len(dependences)) if k not in body.names and k not in body.raw])
     body.close()
     body.names = names

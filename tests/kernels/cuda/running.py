@@ -21,8 +21,8 @@ HEADERS = {file.name: file.read_text(encoding="utf-8") for file in sorted(Path(T
 class Emulated:
     """A device, and the kernels that were compiled for it."""
 
-    def __init__(self, seed: int = 0) -> None:
-        self.device = Device(seed=seed)
+    def __init__(self, seed: int = 0, watch_warps: bool = False) -> None:
+        self.device = Device(seed=seed, watch_warps=watch_warps)
         self.functions: dict[str, Any] = {}
 
     def compile(self, programs: Sequence[CudaProgram]) -> None:

@@ -23,6 +23,8 @@ from tests.kernels.steps import drawn, given_of, wide
 from tests.op_table.running import node_by_node
 
 ROOM = 1.1  # of what has to be read and written at least
+SECTOR = 32  # bytes that move together
+WHOLE_SECTORS = 1.15  # of the bytes moved: a few rows do not begin where a sector does
 
 
 def on_device(graph: Graph) -> Graph:
@@ -38,8 +40,9 @@ def traced(f: Callable[..., Any], *shapes: tuple[int, ...]) -> Graph:
 
 def moved(graph: Graph) -> tuple[float, float]:
     """Bytes that the launches of a graph of one kernel read and wrote, each time counted; and each byte once. Both as
-    multiples of its operands and results."""
-    emulated = Emulated()
+    multiples of its operands and results. Warps touch whole sectors, and each bank of shared memory once for each word
+    of a pack."""
+    emulated = Emulated(watch_warps=True)
     arrays = drawn(graph)
     (node,) = kernels(on_device(graph))
     outputs = [(v.aval.dims, v.aval.dtype.numpy_dtype) for v in node.outputs]
@@ -52,6 +55,10 @@ def moved(graph: Graph) -> tuple[float, float]:
     total = sum(t.bytes_read + t.bytes_written for t in traffic)
     once = sum(t.unique_bytes_read + t.unique_bytes_written for t in traffic)
     assert once == sum(launch.bytes for launch in program.launches), "a plan's own figures are not what was counted"
+    for launch, plan in zip(emulated.device.counts.launches, program.launches, strict=True):
+        sectors = sum(sum(launch.sectors(name)) for name in launch.traffic)
+        passes, instructions = launch.bank_passes
+        assert sectors * SECTOR <= WHOLE_SECTORS * plan.bytes and passes <= 4 * instructions, launch
     return total / least, once / least
 
 
