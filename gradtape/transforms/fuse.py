@@ -15,6 +15,7 @@ from gradtape.ops.tiles import Tiles, tiles_step
 from gradtape.transforms.atoms import Spells, in_atoms
 from gradtape.transforms.gathering import gathered
 from gradtape.transforms.grouping import Group, Grouping
+from gradtape.transforms.inner_factors import with_inner_factors
 from gradtape.transforms.siblings import adopt_siblings
 from gradtape.transforms.simplify import simplify
 from gradtape.transforms.views import Place, walk_back
@@ -30,8 +31,11 @@ def fuse(graph: Graph, spells: Spells, alone: int = ALONE, sinks: bool = True, s
 
     Each operation is done once; a value is written only if something outside its cluster needs it. `alone`: from how
     many operations on a cluster is worth a kernel; `sinks`: whether one may reduce over several sets of loops;
-    `siblings`: whether reductions join what reads the same operands."""
+    `siblings`: whether reductions join what reads the same operands, as where each launch of a kernel counts; factors
+    of sums to one number are moved inside then."""
     graph = simplify(in_atoms(graph, spells))
+    if siblings:
+        graph = with_inner_factors(graph)
     grouping = Grouping(graph, spells, sinks)
     if siblings:
         adopt_siblings(grouping)

@@ -119,7 +119,7 @@ def slope_of_chain_with_broadcast_operands(x: Any, bias: Any, scale: Any, up: An
 def cross_entropy_and_its_slope(logits: Any, labels: Any) -> Any:
     with tf.GradientTape() as tape:
         tape.watch(logits)
-        loss = tf.reduce_sum(tf.nn.softmax_cross_entropy_with_logits(labels=labels, logits=logits))
+        loss = tf.reduce_mean(tf.nn.softmax_cross_entropy_with_logits(labels=labels, logits=logits))
     return loss, tape.gradient(loss, logits)
 
 
