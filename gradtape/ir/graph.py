@@ -70,20 +70,21 @@ class Graph:
 
 def order(outputs: Sequence[Value], stop: Iterable[Value] = ()) -> list[Node]:
     """The nodes that `outputs` need, operands first, walking back no further than the values in `stop`."""
-    given = set(map(id, stop))
-    done: set[int] = set()
+    given = set(stop)
+    done: set[Node] = set()
     result: list[Node] = []
-    stack: list[tuple[Node, bool]] = [(v.node, False) for v in reversed(outputs) if v.node and id(v) not in given]
+    stack: list[Any] = [v.node for v in reversed(outputs) if v.node is not None and v not in given]
     while stack:
-        node, ready = stack.pop()
-        if ready:
-            result.append(node)
-            continue
-        if id(node) in done:
-            continue
-        done.add(id(node))
-        stack.append((node, True))
-        stack.extend((v.node, False) for v in reversed(node.inputs) if v.node and id(v) not in given)
+        node = stack.pop()
+        if node is None:  # what the node below needs is there
+            result.append(stack.pop())
+        elif node not in done:
+            done.add(node)
+            stack += (node, None)
+            for v in node.inputs[::-1]:
+                maker = v.node
+                if maker is not None and maker not in done and v not in given:
+                    stack.append(maker)
     return result
 
 

@@ -22,15 +22,15 @@ Rewrite = Callable[[Step, Sequence[Value]], Value | None]
 
 def rebuild(graph: Graph, rewrite: Rewrite | None = None) -> Graph:
     """The graph made anew, operands first: equal nodes become one, and `rewrite` may replace a node. Inputs that
-    another graph makes get stand-ins, so that no rewrite looks behind them."""
-    new: dict[int, Value] = {id(v): v if v.node is None else Value(v.aval) for v in graph.inputs}
+    another graph makes get stand-ins, so that no rewrite looks behind them. It is the same graph if nothing changes."""
+    new: dict[Value, Value] = {v: v if v.node is None else Value(v.aval) for v in graph.inputs}
     known: dict[Any, tuple[Value, ...]] = {}
+    changed = any(v.node is not None for v in graph.inputs)
     for node in graph.nodes:
-        operands = [new[id(v)] for v in node.inputs]
-        results = _node(node, operands, rewrite, known)
-        for v, r in zip(node.outputs, results, strict=True):
-            new[id(v)] = r
-    return Graph([new[id(v)] for v in graph.inputs], [new[id(v)] for v in graph.outputs])
+        results = _node(node, [new[v] for v in node.inputs], rewrite, known)
+        changed = changed or results is not node.outputs
+        new.update(zip(node.outputs, results, strict=True))
+    return Graph([new[v] for v in graph.inputs], [new[v] for v in graph.outputs]) if changed else graph
 
 
 def rebuild_from(graph: Graph, operands: Sequence[Value]) -> list[Value]:
@@ -192,6 +192,12 @@ PASSES: tuple[tuple[str, Rewrite | None], ...] = (
     ("merge equal nodes", None),
 )
 
+ABOUT: dict[Rewrite | None, type] = {  # the only kind of op that a pass replaces
+    without_single: Reduction,
+    without_idle: Structural,
+    with_known_sums: Reduction,
+}
+
 
 def with_simple_regions(graph: Graph) -> Graph:
     """The graph with simple graphs in its branches and loops; a branch that is known is put in its place."""
@@ -220,7 +226,9 @@ def simplify(graph: Graph, after: Callable[[str, Graph], None] | None = None) ->
     uses falls away because a graph is walked from its outputs."""
     graph = without_unread(with_simple_regions(graph))
     for name, rewrite in PASSES:
-        graph = rebuild(graph, rewrite)
+        kind = ABOUT.get(rewrite)
+        if kind is None or any(isinstance(n.step.op, kind) for n in graph.nodes):
+            graph = rebuild(graph, rewrite)
         if after is not None:
             after(name, graph)
     return graph
