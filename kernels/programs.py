@@ -74,20 +74,18 @@ class Program:
     numbers: list[float] = field(default_factory=list)
     spaces: dict[DType, None] = field(default_factory=dict)
     jumps: set[str] = field(default_factory=set)
+    rendered: dict[int, tuple[Cluster, Kernel, int]] = field(default_factory=dict)  # by id; with the layout's number
 
     def add(self, cluster: Cluster, writes: Sequence[Place], reads: Sequence[Place]) -> None:
         """Run a cluster whose results and reads lie at these places."""
-        kernel = render(cluster, self.anywhere)
-        dtypes = tuple(r.access.dtype for r in cluster.reads)
-        words = (*dtypes, *(w.access.dtype for w in kernel.writes), *(d for _, d in kernel.numbers))
-        key = (kernel.text, words)
-        if key not in self.layouts:
-            self.layouts[key] = Layout(f"k{len(self.layouts)}", kernel, dtypes)
+        if id(cluster) not in self.rendered:
+            self.rendered[id(cluster)] = cluster, *self._rendered(cluster)
+        _, kernel, number = self.rendered[id(cluster)]
         self.spaces.update(dict.fromkeys(d for d, _ in (*writes, *reads)))
         extent = 1 if kernel.split is None else cluster.loops[kernel.split].extent
         self.lines.append(
             [
-                list(self.layouts).index(key),
+                number,
                 *(at for _, at in writes),
                 *(reads[k][1] for k in (*kernel.arrays, *kernel.scalars)),
                 *(self._number(value) for value, _ in kernel.numbers),
@@ -96,6 +94,16 @@ class Program:
                 extent,
             ]
         )
+
+    def _rendered(self, cluster: Cluster) -> tuple[Kernel, int]:
+        """The kernel of a cluster, and which of the functions it is."""
+        kernel = render(cluster, self.anywhere)
+        dtypes = tuple(r.access.dtype for r in cluster.reads)
+        words = (*dtypes, *(w.access.dtype for w in kernel.writes), *(d for _, d in kernel.numbers))
+        key = (kernel.text, words)
+        if key not in self.layouts:
+            self.layouts[key] = Layout(f"k{len(self.layouts)}", kernel, dtypes)
+        return kernel, list(self.layouts).index(key)
 
     def jump(self, name: str, *words: int) -> int:
         """A line that is no kernel. Which one it is: `aim` says later where it jumps to."""

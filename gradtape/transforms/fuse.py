@@ -23,7 +23,8 @@ from gradtape.transforms.views import Place, walk_back
 ALONE = 2  # operations from which a cluster is worth a kernel
 
 # What a cluster goes through before it is rendered; each gives the same but for roundings.
-CLUSTER_PASSES: tuple[tuple[str, Callable[[Cluster], Cluster]], ...] = (("gather numbers", gathered),)
+Passes = tuple[tuple[str, Callable[[Cluster], Cluster]], ...]
+CLUSTER_PASSES: Passes = (("gather numbers", gathered),)
 
 
 def fuse(graph: Graph, spells: Spells, alone: int = ALONE, sinks: bool = True, siblings: bool = False) -> Graph:
@@ -187,11 +188,14 @@ def cluster_of(group: Group, inputs: Sequence[Value], results: Sequence[Value]) 
             code.append(Operation(node.step.op.name, args, out.aval.dtype))
     loops = tuple(Loop(n, k in group.reduced) for k, n in enumerate(group.loops))
     writes = tuple(_write(group, v, made, sinks) for v in results)
-    return _passed(collapsed(Cluster(loops, tuple(accesses), tuple(code), writes)))
+    cluster = collapsed(Cluster(loops, tuple(accesses), tuple(code), writes))
+    return _passed(cluster, CLUSTER_PASSES, tuple(repr(e.leaf) for e in cluster.code if e.op == "number"))
 
 
-def _passed(cluster: Cluster) -> Cluster:
-    for name, rewrite in CLUSTER_PASSES:
+@functools.lru_cache(maxsize=512)  # a loop of Python that is written out has the same clusters over and over
+def _passed(cluster: Cluster, passes: Passes, numbers: tuple[str, ...]) -> Cluster:
+    """A cluster, of these `numbers` (0 and -0 are equal), behind the passes; the same object for equal ones."""
+    for name, rewrite in passes:
         before, cluster = cluster, rewrite(cluster)
         if cluster is not before:
             show("passes", name, functools.partial(_change, before, cluster))
