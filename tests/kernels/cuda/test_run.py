@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from gradtape.backends.formula import HALF
 from gradtape.ir.aval import aval
-from gradtape.ir.dtypes import DType, bool_, float32, float64, int64
+from gradtape.ir.cluster import Access, Cluster, Loop, Operation, Read, Write
+from gradtape.ir.dtypes import DType, bool_, float32, float64, int8, int32, int64, uint8
 from gradtape.ir.graph import Graph, Value
 from gradtape.kernels import cuda_body, cuda_elementwise, cuda_rows, cuda_stages, cuda_teams
 from gradtape.kernels.cuda_launch import CudaProgram
@@ -97,6 +98,29 @@ def test_every_op_of_the_table(emulated: Emulated, group: int) -> None:
         for a, b in zip(results, wanted, strict=True):
             assert_near(a, b, entry.about)
     assert ran > 4 * len(ops)
+
+
+@pytest.mark.parametrize("dtype", [int8, int32, int64, uint8], ids=str)
+def test_quotients_of_integers_that_have_none(emulated: Emulated, dtype: DType) -> None:
+    """By 0 it is 0, where the host raises an error; the smallest by -1 is itself, as all else wraps around."""
+    x, y = given_of((4,), (4,), dtype=dtype)
+    names = ("floordiv", "floormod", "truncatediv", "truncatemod")
+    graph = Graph([x, y], [emit(name, x, y) for name in names])
+    low, minus = (dtype.min, -1) if dtype.kind == "i" else (3, 1)
+    arrays = [np.array(a, dtype.numpy_dtype) for a in ((5, 0, low, 7), (0, 0, minus, 2))]
+    found = emulated.graph(fuse(graph, spells_cuda, 1), arrays)
+    for name, a in zip(names, found, strict=True):
+        quotient = name.endswith("div")
+        np.testing.assert_array_equal(a, np.array([0, 0, low if quotient else 0, 3 if quotient else 1], a.dtype), name)
+
+
+def test_the_sum_of_nothing(emulated: Emulated) -> None:
+    """A row without elements has the number that changes nothing."""
+    code = (Operation("read", (), float32, 0), Operation("reduce", (0,), float32, "max"))
+    read, write = Read(0, Access(float32, (0, 1))), Write(1, Access(float32, (1, 0)), (True, False))
+    cluster = Cluster((Loop(3, False), Loop(0, True)), (read,), code, (write,))
+    (found,) = emulated.run(rendered(cluster), [np.zeros((3, 0), np.float32)], [((3,), np.float32)])
+    np.testing.assert_array_equal(found, np.full(3, -np.inf, np.float32))
 
 
 # ------------------------------------------------------------------ several ops
