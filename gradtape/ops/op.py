@@ -161,6 +161,13 @@ def constant(value: Any, dtype: DType, shape: tuple[int, ...] = ()) -> Value:
     return emit("constant", value=value, dtype=dtype, shape=shape)
 
 
+def _own(value: Any, dtype: DType) -> Any:
+    """A number as the type of Python's that its dtype has, so that equal ones are written alike."""
+    if type(value) in (int, float, bool):
+        return float(value) if dtype.is_floating else bool(value) if dtype.is_bool else value
+    return value
+
+
 class Constant(Op):
     """A number known while the graph is made."""
 
@@ -168,6 +175,7 @@ class Constant(Op):
 
     def bind(self, **params: Any) -> Step:
         """The step of this number; -0.0, which equals 0.0, has one of its own."""
+        params = params | {"value": _own(params["value"], params["dtype"])}
         value = params["value"]
         key = (*params.items(), None if value else "-" in str(value))
         found = self.steps.get(key)

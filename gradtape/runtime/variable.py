@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import sys
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -35,6 +36,7 @@ def _references() -> int:
 
 
 _UNSHARED = _references()
+_UPDATING = threading.Lock()  # held while a value is read and written back: no update of two threads is lost
 
 
 class Variable(Operators):
@@ -233,12 +235,13 @@ class Variable(Operators):
         if STATE.tracers and function_tracer() is not None:
             step = ADD if ufunc is np.add else SUBTRACT
             return self.assign(binary(step.bind(), self.read(), tensor))
-        array = self._owned()
-        if array is not None:
-            quietly(ufunc, array, tensor._array, array)
-            self._snapshot = wrap(array, self._aval)
-        else:
-            self._snapshot = wrap(quietly(ufunc, self._snapshot._array, tensor._array), self._aval)
+        with _UPDATING:
+            array = self._owned()
+            if array is not None:
+                quietly(ufunc, array, tensor._array, array)
+                self._snapshot = wrap(array, self._aval)
+            else:
+                self._snapshot = wrap(quietly(ufunc, self._snapshot._array, tensor._array), self._aval)
         return self
 
     # ------------------------------------------------------------------ assigning rows
@@ -285,11 +288,12 @@ class Variable(Operators):
     def _scatter(self, how: str, delta: Any) -> Variable:
         if STATE.tracers and function_tracer() is not None:
             return self.assign(scattered(how, self.read(), delta))
-        array = self._owned()
-        if array is None:
-            array = np.array(self._snapshot._array, order="C")
-        scatter_into(array, how, delta)
-        self._snapshot = wrap(array, self._aval)
+        with _UPDATING:
+            array = self._owned()
+            if array is None:
+                array = np.array(self._snapshot._array, order="C")
+            scatter_into(array, how, delta)
+            self._snapshot = wrap(array, self._aval)
         return self
 
     def overwrite(self, array: Any) -> None:

@@ -2,6 +2,8 @@
 
 import copy
 import pickle
+import sys
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -173,3 +175,25 @@ def test_updates_of_half_types_keep_the_dtype() -> None:
         v.assign_sub(tf.constant([1.0, 1.0], dtype))
         assert (v.dtype, v.read_value().dtype) == (dtype, dtype)
         assert tf.cast(v, tf.float32).numpy().tolist() == [0.5, 1.5]
+
+
+def test_no_update_of_two_threads_is_lost() -> None:
+    v, w = tf.Variable(0.0), tf.Variable(tf.zeros([3]))
+
+    def work() -> None:
+        for _ in range(300):
+            v.assign_add(1.0)
+            w.scatter_add(tf.IndexedSlices([1.0], [1]))
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert float(v) == 1200.0
+    assert w.numpy().tolist() == [0.0, 1200.0, 0.0]
