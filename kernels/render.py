@@ -33,6 +33,7 @@ class _Renderer:
         self.writes = tuple(w for w in cluster.writes if w.monoid is None)
         self.sinks = tuple(w for w in cluster.writes if w.monoid is not None)
         self.targets = {f"w{k}": w for k, w in enumerate(self.writes)} | {f"z{k}": w for k, w in enumerate(self.sinks)}
+        self.sources = [f"r{k}" if r.over is None else self._array_of(r.over) for k, r in enumerate(cluster.reads)]
         self.rows = self.vector in cluster.reduced
         self.columns = bool(cluster.reduced) and not self.rows
         self.split = self.plan.outer[0] if self.plan.outer else None if self.rows else self.vector
@@ -42,11 +43,14 @@ class _Renderer:
         self.numbers: dict[tuple[str, DType], Any] = {}
         self.names: dict[int, str] = {}  # of operations whose result is at hand
 
+    def _array_of(self, write: int) -> str:
+        return next(n for n, w in self.targets.items() if w is self.cluster.writes[write])
+
     # ------------------------------------------------------------------ the whole
 
     def kernel(self) -> Kernel:
         self._body()
-        reads = [(k, bool(r.access.loops)) for k, r in enumerate(self.cluster.reads)]
+        reads = [(k, bool(r.access.loops)) for k, r in enumerate(self.cluster.reads) if r.over is None]
         arrays, scalars = tuple(k for k, moves in reads if moves), tuple(k for k, moves in reads if not moves)
         arguments = [
             *self.targets,
@@ -212,7 +216,7 @@ class _Renderer:
         for k in sweep.inside:
             e = self.cluster.code[k]
             if e.op == "read" and k not in self.names:
-                found[f"r{e.leaf}"] = self.cluster.reads[e.leaf].access
+                found[self.sources[e.leaf]] = self.cluster.reads[e.leaf].access
             copy = self._copy_of(k) if k in before else None
             if copy is not None:
                 found[copy] = self.targets[copy].access
@@ -279,7 +283,7 @@ class _Renderer:
         moving = {n: w.access for n, w in along.items()}
         for e in (self.cluster.code[k] for k in order):
             if e.op == "read":
-                moving[f"r{e.leaf}"] = self.cluster.reads[e.leaf].access
+                moving[self.sources[e.leaf]] = self.cluster.reads[e.leaf].access
         for name, access in moving.items():
             if access.strides[v]:
                 self._line(f"{name}_ = {self.addresses.row(name, access, 'b', 'e')}")
@@ -329,12 +333,12 @@ class _Renderer:
             self.names[k] = literal(e) or self._argument(e)
             return
         if e.op == "read" and not self.cluster.reads[e.leaf].access.loops:
-            self.names[k] = f"r{e.leaf}"
+            self.names[k] = self.sources[e.leaf]
             return
         if e.op == "read":
             access = self.cluster.reads[e.leaf].access
             at = "_[i]" if access.strides[self.vector or 0] else f"[{self.addresses.base(access)}]"
-            element = f"r{e.leaf}{at}"
+            element = f"{self.sources[e.leaf]}{at}"
             self._line(f"{name} = {f'widen_{access.dtype.name}({element})' if access.dtype.is_half else element}")
         elif e.op == "reduce":
             self._line(f"{name} = {e.dtype.name}(a{k}[i])")

@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from gradtape.backends.formula import HALF
 from gradtape.backends.memory import empty
-from gradtape.ir.cluster import Cluster, Write, by_the_way
+from gradtape.ir.cluster import Cluster, Write, by_the_way, may_be_over, with_overs
 from gradtape.kernels.arguments import Entry, answered
 from gradtape.kernels.compiled import COMPILER, KernelSource, Ticket
 from gradtape.kernels.kernel import Kernel, partial_dtype
@@ -20,6 +20,7 @@ from gradtape.kernels.loops import SHARE, share
 from gradtape.kernels.memory import POOL
 from gradtape.kernels.render import render
 from gradtape.kernels.schedule import CHEAP
+from gradtape.kernels.spelling import is_limited
 from gradtape.ops.op import Step
 
 PATIENCE = 0.02  # seconds of NumPy's work (estimated) in one step from which its kernel is worth compiling
@@ -67,11 +68,11 @@ def warn_of(fault: Exception) -> None:
 
 
 class FusedKernel:
-    """What runs a fused step."""
+    """What runs a fused step; `over`: by results, the operands that its kernel writes them over."""
 
-    def __init__(self, step: Step, program: Run) -> None:
-        self.program = program
-        self.cluster: Cluster = by_the_way(step.params["cluster"])
+    def __init__(self, step: Step, program: Run, over: Mapping[int, int] | None = None) -> None:
+        self.step, self.program, self.over = step, program, dict(over or {})
+        self.cluster: Cluster = with_overs(by_the_way(step.params["cluster"]), self.over)
         self.shapes = [(v.aval.dims, v.aval.dtype.numpy_dtype) for v in step.params["graph"].outputs]
         dear = sum(e.op not in CHEAP for e in self.cluster.code if e.op not in ("read", "number"))
         elements = (self.cluster.work + DEAR * dear) * self.cluster.size
@@ -81,6 +82,17 @@ class FusedKernel:
         self.run: Run | None = None  # the native kernel
         self.asked: tuple[Kernel, Ticket] | None = None
         self.given_up = False
+
+    def writing_over(self, pairs: Iterable[tuple[int, int]]) -> FusedKernel:
+        """What runs the same step where nothing needs some of the operands any more: the kernel writes results over
+        them, where pairs of result and operand say so and its loops allow. A kernel that may have to be run again needs
+        its operands."""
+        chosen: dict[int, int] = {}
+        if not any(is_limited(e.op) for e in self.cluster.code):
+            for j, k in pairs:
+                if j not in chosen and k not in chosen.values() and may_be_over(self.cluster, j, k):
+                    chosen[j] = k
+        return FusedKernel(self.step, self.program, chosen) if chosen else self
 
     def __call__(self, *arrays: Any) -> tuple[Any, ...]:
         if self.run is None and POLICY.compile != "never" and not self.given_up:
@@ -127,11 +139,15 @@ class Native:
         self.elements = cluster.size * max(1, cluster.work // 8)
         self.slow: Native | None = None
         self.asked: tuple[Kernel, Ticket] | None = None
-        self.run = self._direct() or self.shared
+        self.run = (None if fused.over else self._direct()) or self.shared
 
     def shared(self, *arrays: Any) -> tuple[Any, ...]:
         """The results; threads share the work."""
-        results = [empty(shape, dtype) for shape, dtype, _ in self.outs]
+        over = self.fused.over
+        results = [
+            _writable(arrays[over[j]]) if j in over else empty(shape, dtype)
+            for j, (shape, dtype, _) in enumerate(self.outs)
+        ]
         writes = [_bits(r) for r, (_, _, w) in zip(results, self.outs, strict=True) if w.monoid is None]
         reads = [_bits(_flat(arrays[k], dtype)) for k, dtype in self.arrays]
         given = (*reads, *[_number(arrays[k]) for k in self.scalars], *self.constants)
@@ -220,6 +236,11 @@ class Native:
                 return self.fused.program(*arrays)
             self.slow = Native(self.fused, kernel, ticket.wait())
         return self.slow.run(*arrays)
+
+
+def _writable(a: Any) -> Any:
+    """The array itself if its elements lie in order, to be written to; else a copy for which that is true."""
+    return a if a.flags.c_contiguous and a.flags.writeable else np.array(a, order="C")
 
 
 def _flat(a: Any, dtype: Any) -> Any:

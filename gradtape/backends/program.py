@@ -11,6 +11,7 @@ import numpy as np
 
 from gradtape.ir.graph import Graph, Node, Value
 from gradtape.ops.call import Call
+from gradtape.ops.contraction import Contraction
 from gradtape.ops.fused import Fused
 from gradtape.ops.op import Constant
 from gradtape.ops.placement import Assemble
@@ -19,6 +20,7 @@ from gradtape.ops.reduction import Reduction
 from gradtape.ops.structural import Structural
 
 LARGE = 32768  # bytes from which reusing a buffer pays
+OVER = 1 << 18  # bytes from which a kernel writes a result over an operand
 BENT = 8  # times that an operand is read, from which its elements are put in order first
 MANY = 1024  # elements of a result from which that is asked
 
@@ -63,7 +65,11 @@ def render(graph: Graph, lower: Callable[[Any], Callable[..., Any]]) -> tuple[st
         left = ", ".join(names[id(v)] for v in node.outputs)
         if isinstance(node.step.op, Call | Fused) and len(node.outputs) == 1:  # a program's results are always a tuple
             left += ","
-        right = _call(node, [names[id(v)] for v in node.inputs], memory.target(at), names, env, lower)
+        arguments = [names[id(v)] for v in node.inputs]
+        if isinstance(node.step.op, Fused):
+            right = _fused_call(node, arguments, memory.pairs(at), env, lower)
+        else:
+            right = _call(node, arguments, memory.target(at), names, env, lower)
         lines.append(f"    {left} = {right}")
         dropped = [names[id(v)] for v in memory.dropped(at)]
         if dropped:
@@ -95,6 +101,16 @@ def _call(
         return f"{args[0]} {INFIX[op.ufunc]} {args[1]}"
     name = f"f{len(env)}_{op.name}"
     env[name] = lower(node.step)
+    return f"{name}({', '.join(args)})"
+
+
+def _fused_call(
+    node: Node, args: Sequence[str], pairs: Sequence[tuple[int, int]], env: dict[str, Any], lower: Callable[[Any], Any]
+) -> str:
+    """A kernel as an expression; it may write results over operands, by pairs of both."""
+    name = f"f{len(env)}_{node.step.name}"
+    run = lower(node.step)
+    env[name] = run.writing_over(pairs) if pairs else run
     return f"{name}({', '.join(args)})"
 
 
@@ -151,6 +167,29 @@ class _Memory:
             if mine and self.last[owner] == at and v.aval is result.aval:
                 return v
         return None
+
+    def pairs(self, at: int) -> list[tuple[int, int]]:
+        """Results of a kernel and operands in whose memory they may be: those that nothing else needs, by the numbers
+        of both."""
+        node = self.nodes[at]
+        owners = [self.root[id(v)] for v in node.inputs]
+        free = [
+            k
+            for k, v in enumerate(node.inputs)
+            if v.aval.nbytes >= OVER and self._is_own(v) and self.last[owners[k]] == at and owners.count(owners[k]) == 1
+        ]
+        return [(j, k) for j, r in enumerate(node.outputs) for k in free if node.inputs[k].aval is r.aval]
+
+    def _is_own(self, v: Value) -> bool:
+        """Whether the memory of a value is its own, and was made for it by a product or a kernel."""
+        owner = self.root[id(v)]
+        if owner != id(v) or owner in self.foreign or owner in self.shared or v.node is None:
+            return False
+        step = v.node.step
+        if not isinstance(step.op, Fused):
+            return isinstance(step.op, Contraction)
+        inner = step.params["graph"].outputs[v.index].node  # as it runs before there is a kernel
+        return inner is not None and not may_alias(inner.step.op, inner)
 
     def dropped(self, at: int) -> list[Value]:
         """Large values that nothing needs after this node."""

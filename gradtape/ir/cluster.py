@@ -5,7 +5,9 @@ one sweep over the reduced loops: what uses the result of a reduction belongs to
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,10 +51,11 @@ class Operation:
 
 @dataclass(frozen=True)
 class Read:
-    """Which operand is read, and where."""
+    """Which operand is read, and where; `over`: the write whose array is the operand's, if it is one."""
 
     operand: int
     access: Access
+    over: int | None = None
 
 
 @dataclass(frozen=True)
@@ -188,3 +191,19 @@ def live(cluster: Cluster) -> Cluster:
     )
     writes = tuple(Write(number[w.source], w.access, w.over, w.monoid) for w in cluster.writes)
     return Cluster(cluster.loops, cluster.reads, code, writes)
+
+
+def may_be_over(cluster: Cluster, write: int, operand: int) -> bool:
+    """Whether a result may be written over an operand: each element is read in the round that writes it, and in no
+    other."""
+    w = cluster.writes[write]
+    reads = [r.access for r in cluster.reads if r.operand == operand]
+    once = not cluster.reduced and w.monoid is None and all(w.over) and all(w.access.strides)
+    return once and bool(cluster.loops) and all(access == w.access for access in reads)
+
+
+def with_overs(cluster: Cluster, operands: Mapping[int, int]) -> Cluster:
+    """The cluster with some results (by their writes) in the arrays of operands."""
+    writes = {k: j for j, k in operands.items()}
+    reads = tuple(dataclasses.replace(r, over=writes.get(r.operand)) for r in cluster.reads)
+    return dataclasses.replace(cluster, reads=reads)

@@ -65,9 +65,10 @@ def _find(step: Step, avals: tuple[Aval, ...], spells: Spells) -> Graph | None:
         return None if inner is None else rebuild_from(inner, operands)[0]
 
     graph = rebuild(rebuild(graph, rewrite))
-    return (
-        graph if all(is_atom(n, spells) or n.step.op.kind in ("constant", "structural") for n in graph.nodes) else None
-    )
+    if all(is_atom(n, spells) or n.step.op.kind in ("constant", "structural") for n in graph.nodes):
+        return graph
+    # Halves are rounded once for a composition, so that parts of one stay together.
+    return graph if isinstance(step.op, Composite) and not any(d.is_half for d in dtypes) else None
 
 
 def _once(step: Step, avals: tuple[Aval, ...], spells: Spells) -> Graph | None:

@@ -16,13 +16,16 @@ from gradtape.transforms.atoms import Spells, in_atoms
 from gradtape.transforms.gathering import gathered
 from gradtape.transforms.grouping import Group, Grouping
 from gradtape.transforms.inner_factors import with_inner_factors
+from gradtape.transforms.reordering import reordered
 from gradtape.transforms.siblings import adopt_siblings
 from gradtape.transforms.simplify import simplify
 from gradtape.transforms.views import Place, walk_back
 
 ALONE = 2  # operations from which a cluster is worth a kernel
 
-# What a cluster goes through before it is rendered; each gives the same but for roundings.
+# What a graph goes through before it is fused, and what a cluster does before it is rendered; each gives the same but
+# for roundings.
+GRAPH_PASSES: tuple[tuple[str, Callable[[Graph], Graph]], ...] = (("reorder contractions", reordered),)
 Passes = tuple[tuple[str, Callable[[Cluster], Cluster]], ...]
 CLUSTER_PASSES: Passes = (("gather numbers", gathered),)
 
@@ -34,6 +37,10 @@ def fuse(graph: Graph, spells: Spells, alone: int = ALONE, sinks: bool = True, s
     many operations on a cluster is worth a kernel; `sinks`: whether one may reduce over several sets of loops;
     `siblings`: whether reductions join what reads the same operands, as where each launch of a kernel counts; factors
     of sums to one number are moved inside then."""
+    for name, pass_ in GRAPH_PASSES:
+        before, graph = graph, pass_(graph)
+        if graph is not before:
+            show("passes", name, functools.partial(repr, graph))
     graph = simplify(in_atoms(graph, spells))
     if siblings:
         graph = with_inner_factors(graph)

@@ -115,7 +115,7 @@ class Grouping:
         if self._comes_back([w.base.node for w in walks if w.base.node is not None], g):
             return False
         if not isinstance(node.step.op, Reduction):
-            if self._second_sweep(node, place, g):
+            if self._second_sweep(node, place, g) or self._repeats(node, place, g):
                 return False
             if len(loops) > len(g.loops) and (g.sinks or not set(range(len(g.loops))) <= set(place)):
                 return False  # new loops run inside all others: what does not depend on those would be done anew
@@ -142,6 +142,16 @@ class Grouping:
         if g.size < SINGLE_ROW or len(g.reduced) < len(g.loops) or not any(k is not None for k in place):
             return False
         return any(id(w.base) in g.late for w in self.operands[id(node)])
+
+    def _repeats(self, node: Node, place: Place, g: Group) -> bool:
+        """Whether the node would be done again in every round of a loop that neither it nor what uses it depends on."""
+        mine = [k for k in place if k is not None]
+        if not mine or not any(
+            k not in mine and n > 1 and k not in g.reduced for k, n in enumerate(g.loops[: max(mine)])
+        ):
+            return False
+        size = node.outputs[0].aval.size
+        return all(n.outputs[0].aval.size <= size for n in self.users.get(id(node.outputs[0]), ()))
 
     def _strands(self, node: Node, place: Place, g: Group) -> bool:
         """Whether the node is there only to be reduced, over other loops than the group can reduce: it would be written

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -155,13 +155,21 @@ COMBINE = {
 }
 
 
-def run(kernel: Kernel, cluster: Cluster, arrays: Sequence[Any], shapes: Sequence[tuple[int, ...]], parts: int) -> Any:
-    """What a kernel gives, its split loop in so many parts: every element is written, and once."""
+def run(
+    kernel: Kernel,
+    cluster: Cluster,
+    arrays: Sequence[Any],
+    shapes: Sequence[tuple[int, ...]],
+    parts: int,
+    over: Mapping[int, int] | None = None,
+) -> Any:
+    """What a kernel gives, its split loop in so many parts: every element is written, and once. `over`: by results, the
+    operands in whose memory they are."""
     function = function_of(kernel)
     sizes = [int(np.prod(s)) for s in shapes]
     writes = [
-        fresh(n, stored(w.access.dtype), once=True)
-        for n, w in zip(sizes, cluster.writes, strict=True)
+        given(arrays[over[j]]) if over and j in over else fresh(n, stored(w.access.dtype), once=True)
+        for j, (n, w) in enumerate(zip(sizes, cluster.writes, strict=True))
         if w.monoid is None
     ]
     totals: list[Any] = []

@@ -241,6 +241,36 @@ def test_complex_numbers_and_strings_are_left_alone() -> None:
     assert "fused" not in names(fuse(graph, spells))
 
 
+def test_work_on_vectors_is_not_done_for_every_row() -> None:
+    """A number that both use does not bring the update of a bias into the loops of the update of a kernel."""
+    kernel, bias, slope, rate = given_of((6, 5), (5,), (5,), ())
+    number = emit("sqrt", emit("add", rate, constant(1.0, float64)))
+    updates = [
+        emit("subtract", v, emit("multiply", emit("tanh", x), number)) for v, x in ((kernel, kernel), (bias, slope))
+    ]
+    small = fused(Graph([kernel, bias, slope, rate], updates))
+    assert sorted(n.step.params["cluster"].size for n in fused_nodes(small)) == [5, 30]
+
+
+def test_what_a_composition_has_besides_atoms_stays_a_step() -> None:
+    """The sums of a sparse cross-entropy are those of its gradient; labels are looked up, and checked, as before."""
+
+    def both(labels: Any, x: Any) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=x)
+        return y, tape.gradient(y, x)
+
+    f = tf.function(both)
+    labels, x = tf.constant([1, 0]), tf.constant([[1.0, 2.0, 3.0], [3.0, 1.0, 2.0]])
+    small = fuse(f.get_concrete_function(labels, x).graph, spells)
+    check(small)
+    assert sorted(names(small)) == ["fused", "gather", "reshape"]
+    np.testing.assert_allclose(f(labels, x)[0].numpy(), [1.407606, 0.407606], 1e-5)
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        f(tf.constant([1, 3]), x)
+
+
 VIEWS: dict[str, Callable[[Value], Value]] = {
     "transpose": lambda v: emit("transpose", v, perm=(2, 0, 1)),
     "axes of one": lambda v: emit("reshape", v, shape=(2, 1, 3, 1, 4)),
