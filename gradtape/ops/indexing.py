@@ -49,6 +49,9 @@ def _gather(xp: Any, x: Any, indices: Any, axis: int, batch_dims: int) -> Any:
     if not batch_dims:
         return xp.take(x, indices, axis=axis)
     batch, before, after = x.shape[:batch_dims], x.shape[batch_dims:axis], x.shape[axis + 1 :]
+    if x.size and not before and not after:  # single elements
+        starts = xp.arange(0, x.size, x.shape[axis]).reshape(batch + (1,) * (indices.ndim - batch_dims))
+        return xp.take(x.reshape(-1), indices + starts)
     rows = xp.moveaxis(x, axis, batch_dims).reshape(size_of(batch), x.shape[axis], -1 if x.size else 0)
     flat = indices.reshape(size_of(batch), -1) if indices.size else indices.reshape(size_of(batch), 0)
     picked = rows[np.arange(len(flat))[:, None], flat]

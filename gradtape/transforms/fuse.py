@@ -16,6 +16,7 @@ from gradtape.transforms.atoms import Spells, in_atoms
 from gradtape.transforms.gathering import gathered
 from gradtape.transforms.grouping import Group, Grouping
 from gradtape.transforms.inner_factors import with_inner_factors
+from gradtape.transforms.postponing import postpone
 from gradtape.transforms.reordering import reordered
 from gradtape.transforms.siblings import adopt_siblings
 from gradtape.transforms.simplify import simplify
@@ -47,6 +48,7 @@ def fuse(graph: Graph, spells: Spells, alone: int = ALONE, sinks: bool = True, s
     grouping = Grouping(graph, spells, sinks)
     if siblings:
         adopt_siblings(grouping)
+    postpone(grouping, graph.outputs)
     groups = [g for g in grouping.groups if _worth(g, alone)]
     return _assembled(graph, groups, lambda step: _within(step, spells, siblings))
 
