@@ -261,9 +261,8 @@ class _Gathering:
             x = y = self._inside(x)
         if (x.core, x.inner) == (y.core, y.inner) and not x.outer and not y.outer:
             total = x.scale + y.scale
-            is_near = abs(total) * LOSS >= max(abs(x.scale), abs(y.scale))
-            both = x._replace(scale=total)
-            return both if is_near and _may_be(total, x.scale, y.scale) else self._sum_of(x, y)
+            is_sure = x.scale * y.scale > 0 and _may_be(total, x.scale, y.scale)  # of infinities, differences are NaN
+            return x._replace(scale=total) if is_sure else self._sum_of(x, y)
         x, y = (Form(self._exact(v)) if v.is_shifted else v for v in (x, y))
         if abs(y.scale) == 1 != abs(x.scale):
             x, y = y, x

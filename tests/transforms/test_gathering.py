@@ -183,6 +183,13 @@ def test_gathering_again_changes_nothing(graph: Graph) -> None:
         assert cost(gathered(made)) == cost(made)
 
 
+def test_differences_of_infinities_stay_nan() -> None:
+    """x - 2 x is not -x."""
+    (x,) = given_of(1)
+    cluster = cluster_of(Graph([x], [with_number("add", emit("subtract", x, emit("add", x, x)), 0.9)]))
+    assert np.isnan(results(gathered(cluster), [np.full(SIZE, INF, np.float32)])[0]).all()
+
+
 # ------------------------------------------------------------------ what it saves
 
 
