@@ -11,6 +11,7 @@ from benchmarks.harness import Program
 WARM = 1.0  # seconds of calls that ask for every kernel that is worth it
 CALLS = 20  # that there should be in that time, or in five times as long: long programs are compiled after so many
 PATIENCE = 120.0  # seconds after which a compiler that is still at work is a fault
+TURN = 0.1  # seconds between calls that only wait: compilers give way to what runs, and may have the same core
 
 
 def warm(program: Program, seconds: float = WARM) -> None:
@@ -41,5 +42,7 @@ def until_ready(call: Callable[[], object], seconds: float = WARM) -> int:
             raise TimeoutError(f"kernels are still waiting to be compiled: {gradtape.cache_info().kernels}")
         call()
         count += 1
+        if asked():
+            time.sleep(TURN)
     call()  # takes the kernels that came last
     return count + 1
