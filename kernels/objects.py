@@ -151,6 +151,7 @@ def _entry(made: Any, name: str, parameters: Sequence[Parameter]) -> Any:
         builder.ret(answer(-1))
     builder.ret(_small(builder, result, answer))
     _memory(module)
+    _reshape(module)
     return module
 
 
@@ -234,6 +235,38 @@ def _memory(module: Any) -> None:
     builder = ir.IRBuilder(end.append_basic_block())
     builder.call(free, [end.args[0]])
     builder.ret_void()
+
+
+def _reshape(module: Any) -> None:
+    """What an array in C order that is seen in another shape needs of Numba's library: the steps through it. The answer
+    is 0 where the elements do not lie in a row, which is an error of the function."""
+    from llvmlite import ir
+    from numba.core import cgutils
+
+    size, answer = cgutils.intp_t, ir.IntType(32)
+    many = size.as_pointer()
+    kind = ir.FunctionType(answer, [size, many, many, size, many, many, size, answer])
+    function = ir.Function(module, kind, "numba_attempt_nocopy_reshape")
+    count, extents, steps, new_count, new_extents, new_steps, width, _ = function.args
+    builder = ir.IRBuilder(function.append_basic_block())
+
+    def backwards(count: Any, extents: Any, use: Callable[[Any, Any], None]) -> None:
+        """`use` the place of each extent, the last first, and the step that belongs there."""
+        step = cgutils.alloca_once_value(builder, width)
+        with cgutils.for_range(builder, count) as loop:
+            k = builder.sub(builder.sub(count, size(1)), loop.index)
+            use(k, builder.load(step))
+            builder.store(builder.mul(builder.load(step), builder.load(builder.gep(extents, [k]))), step)
+
+    def check(k: Any, step: Any) -> None:
+        moves = builder.icmp_signed(">", builder.load(builder.gep(extents, [k])), size(1))
+        other = builder.icmp_signed("!=", builder.load(builder.gep(steps, [k])), step)
+        with builder.if_then(builder.and_(moves, other), likely=False):
+            builder.ret(answer(0))
+
+    backwards(count, extents, check)
+    backwards(new_count, new_extents, lambda k, step: builder.store(step, builder.gep(new_steps, [k])))
+    builder.ret(answer(1))
 
 
 def known_to_numba(names: Sequence[str]) -> dict[str, int]:

@@ -10,7 +10,7 @@ import numba
 import numpy as np
 from numba.core import types
 
-from gradtape.kernels import vector_math
+from gradtape.kernels import vector_arithmetic, vector_math
 
 NAMES = {"f": ("float32", "float64"), "i": ("int32", "int64"), "b": ("bool",)}
 CONTRACT = frozenset({"contract"})
@@ -89,8 +89,12 @@ def called(text: str) -> set[str]:
     return {name for name in re.findall(r"\$([A-Za-z_]\w+)", text) if not name.startswith("NRT_")}
 
 
-# Ops whose code is more than one instruction or two.
-VECTOR = sorted(n for n, f in vector_math.FORMS.items() if f.kinds == "f" and f.vector and f.result == "same")
+# Ops whose code is more than one instruction or two; copies are no loops.
+VECTOR = sorted(
+    n
+    for n, f in vector_math.FORMS.items()
+    if f.kinds == "f" and f.vector and f.result == "same" and f.function is not vector_arithmetic.latter
+)
 
 
 def joint(dtype: str) -> str:

@@ -57,7 +57,5 @@ print(tf.cache_info().kernels[:2])
 def test_another_process_finds_them(tmp_path: Path) -> None:
     own = {"GRADTAPE_KERNELS": "now", "GRADTAPE_CACHE": str(tmp_path), "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", PROGRAM]
-    runs = [
-        subprocess.run(command, env=os.environ | own, capture_output=True, text=True, check=True) for _ in range(2)
-    ]
+    runs = [subprocess.run(command, env=os.environ | own, capture_output=True, text=True, check=True) for _ in range(2)]
     assert [run.stdout.strip() for run in runs] == ["(1, 0)", "(0, 1)"]
