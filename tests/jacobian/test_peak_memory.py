@@ -18,6 +18,12 @@ from gradtape.kernels.memory import POOL, empty
 RNG = np.random.default_rng(11)
 
 
+@pytest.fixture(autouse=True)
+def one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With several the plan says what is held if they all work at once, and the allocator sees it only if they do."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+
+
 def _weights(*shape: int) -> Any:
     return tf.constant(RNG.normal(size=shape).astype(np.float32) / shape[0] ** 0.5)
 
