@@ -304,7 +304,7 @@ def function(
     All other arguments are accepted for compatibility.
 
     Raises:
-      TypeError: an input signature that is no list of `TensorSpec`s.
+      TypeError: an input signature that is no list of `TensorSpec`.
       ValueError: a variable is created in another call than the first.
 
     >>> import gradtape as tf
