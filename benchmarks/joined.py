@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.report import markdown
+from benchmarks.report import hand_out
 
 Data = Mapping[str, Any]
 
@@ -62,13 +62,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all results")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the table")
     options = parser.parse_args(arguments)
-    data = joined([json.loads(path.read_text(encoding="utf-8")) for path in options.runs])
-    text = markdown(data)
-    print(text)
-    if options.json:
-        options.json.write_text(json.dumps(data) + "\n", encoding="utf-8")
-    if options.markdown:
-        options.markdown.write_text(text, encoding="utf-8")
+    hand_out(
+        joined([json.loads(path.read_text(encoding="utf-8")) for path in options.runs]), options.json, options.markdown
+    )
     return 0
 
 

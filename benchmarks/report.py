@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import OURS
@@ -14,6 +16,16 @@ def markdown(data: Data) -> str:
     """The whole report: machine, races, counted figures, notes."""
     parts = ["# gradtape against its peers", _machine(data), _races(data), _counts(data), _notes(data)]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def hand_out(data: Data, results: Path | None, table: Path | None) -> None:
+    """Print the report; write everything as JSON, and the report, to files where some are given."""
+    text = markdown(data)
+    print(text)
+    if results:
+        results.write_text(json.dumps(data) + "\n", encoding="utf-8")
+    if table:
+        table.write_text(text, encoding="utf-8")
 
 
 def number(value: float | None) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 
 from benchmarks import machine, peers
 from benchmarks.catalogue import ALL
-from benchmarks.report import markdown
+from benchmarks.report import hand_out
 from benchmarks.workload import Count, Race, Workload
 
 ROOT = Path(__file__).parents[1]
@@ -50,12 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "machine": machine.description(),
         "settings": [measured(n, chosen, options.quick) for n, chosen in plan(names, threads)],
     }
-    text = markdown(data)
-    print(text)
-    if options.json:
-        options.json.write_text(json.dumps(data) + "\n", encoding="utf-8")
-    if options.markdown:
-        options.markdown.write_text(text, encoding="utf-8")
+    hand_out(data, options.json, options.markdown)
     return status(data, options.require_peers)
 
 

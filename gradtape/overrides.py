@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import functools
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -37,7 +38,6 @@ TYPES = {
     "Neg": "negative",
     "Inv": "reciprocal",
     "Round": "rint",
-    "Ceil": "ceil",
     "Select": "select",
     "SelectV2": "select",
     "Sum": "reduce_sum",
@@ -46,8 +46,6 @@ TYPES = {
     "Min": "reduce_min",
     "Prod": "reduce_prod",
     "ConcatV2": "concat",
-    "ComplexAbs": "complex_abs",
-    "Igamma": "igamma",
 }
 # Operations of TensorFlow's that have several ops here, or one with other operands: what to override in their place.
 DIFFERENT = {
@@ -335,9 +333,14 @@ def _op_named(name: str) -> Op:
 
 def _types() -> dict[str, Op]:
     """The ops whose gradients can be overridden, by their names and by TensorFlow's types."""
-    own = {op.name: op for op in all_ops() if op.kind in KINDS}
+    return _types_of(tuple(all_ops()))
+
+
+@functools.lru_cache(1)
+def _types_of(ops: tuple[Op, ...]) -> dict[str, Op]:
+    own = {op.name: op for op in ops if op.kind in KINDS}
     spelled = {re.sub(r"(?:^|_)([a-z])", lambda m: m[1].upper(), name): op for name, op in own.items()}
-    others = {theirs: own[ours] for theirs, ours in TYPES.items() if ours in own}
+    others = {theirs: own[ours] for theirs, ours in TYPES.items()}
     return {name: op for name, op in (spelled | others | own).items() if name not in DIFFERENT}
 
 
