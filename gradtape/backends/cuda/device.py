@@ -1,0 +1,167 @@
+"""One CUDA device: its arrays, and how kernels get onto it. Floor: backends."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gradtape.ir.dtypes import DType
+from gradtape.kernels.cuda_launch import Buffer, CudaProgram, Number
+from gradtape.kernels.cuda_render import TEMPLATES
+
+KERNEL = re.compile(r"__global__\s+void\s+(?:__launch_bounds__\([^)]*\)\s+)?(\w+)\(")
+OPT_IN = 48 << 10  # bytes of shared memory for a block that a kernel has without asking
+
+Load = Callable[[str], Any]
+
+
+class Slot(NamedTuple):
+    """Where an argument of a launch comes from: the operand, result or scratch array of this number."""
+
+    kind: str
+    number: int
+
+
+class Cuda:
+    """What a backend needs of a device.
+
+    Args:
+      name: as TensorFlow spells it, such as "GPU:0".
+      xp: the array module: CuPy, or what stands in for it.
+      load: from the text of kernels to a module with `get_function(name)`.
+      blas: the functions of cuBLAS, under the C library's names.
+    """
+
+    def __init__(self, name: str, xp: Any, load: Load, blas: Any) -> None:
+        self.name, self.xp, self.load, self.blas = name, xp, load, blas
+        self.functions: dict[str, Any] = {}  # by the text of a kernel
+        self.lock = threading.Lock()
+
+    # ------------------------------------------------------------------ arrays
+
+    def owns(self, array: Any) -> bool:
+        """Whether an array is on a device."""
+        return isinstance(array, self.xp.ndarray)
+
+    def array(self, value: Any) -> Any:
+        """A copy of a host array."""
+        return self.xp.asarray(value)
+
+    def host(self, array: Any) -> Any:
+        """The elements on the host; waits for them."""
+        return self.xp.asnumpy(array)
+
+    def empty(self, shape: tuple[int, ...], dtype: Any) -> Any:
+        return self.xp.empty(shape, dtype)
+
+    def zeros(self, shape: tuple[int, ...], dtype: Any) -> Any:
+        return self.xp.zeros(shape, dtype)
+
+    # ------------------------------------------------------------------ kernels
+
+    def function(self, text: str) -> Any:
+        """The kernel of a text."""
+        found = self.functions.get(text)
+        if found is None:
+            self.compile([text])
+            found = self.functions[text]
+        return found
+
+    def compile(self, texts: Sequence[str]) -> None:
+        """All of these kernels that are not there yet, at once."""
+        with self.lock:
+            missing = [t for t in dict.fromkeys(texts) if t not in self.functions]
+            if not missing:
+                return
+            module = self.load(whole("\n".join(missing)))
+            for text in missing:
+                self.functions[text] = module.get_function(name_of(text))
+
+    def program(self, program: CudaProgram, results: Sequence[tuple[tuple[int, ...], Any]]) -> Program:
+        """What runs the launches of a program; `results`: shapes and dtypes."""
+        return Program(self, program, results)
+
+    def run(
+        self, program: CudaProgram, operands: Sequence[Any], results: Sequence[tuple[tuple[int, ...], Any]]
+    ) -> tuple[Any, ...]:
+        """The results of a program that runs once."""
+        return Program(self, program, results)(*operands)
+
+
+class Program:
+    """The launches of one program, in order, on the current stream."""
+
+    def __init__(self, cuda: Cuda, program: CudaProgram, results: Sequence[tuple[tuple[int, ...], Any]]) -> None:
+        self.cuda, self.results = cuda, list(results)
+        self.scratch = [(s.size, s.dtype.numpy_dtype) for s in program.scratch]
+        texts = {name_of(t): t for t in program.texts}
+        self.texts = program.texts
+        self.launches = [
+            (texts[x.kernel], (x.grid,), (x.block,), x.shared, [_argument(a) for a in x.arguments])
+            for x in program.launches
+        ]
+        self.ready: list[Any] | None = None
+
+    def __call__(self, *operands: Any) -> tuple[Any, ...]:
+        if self.ready is None:
+            self.ready = self._loaded()
+        in_order = self.cuda.xp.ascontiguousarray
+        empty = self.cuda.xp.empty
+        arrays = {
+            "operand": [in_order(a) for a in operands],
+            "result": [empty(shape, dtype) for shape, dtype in self.results],
+            "scratch": [empty(size, dtype) for size, dtype in self.scratch],
+        }
+        for function, grid, block, shared, arguments in self.ready:
+            given = [arrays[a.kind][a.number] if type(a) is Slot else a for a in arguments]
+            function(grid, block, given, shared_mem=shared)
+        return tuple(arrays["result"])
+
+    def _loaded(self) -> list[Any]:
+        self.cuda.compile(self.texts)
+        found = []
+        for text, grid, block, shared, arguments in self.launches:
+            function = self.cuda.function(text)
+            if shared > OPT_IN:
+                function.max_dynamic_shared_size_bytes = shared
+            found.append((function, grid, block, shared, arguments))
+        return found
+
+
+def _argument(a: Buffer | Number) -> Any:
+    return Slot(a.kind, a.number) if isinstance(a, Buffer) else number(a.value, a.dtype)
+
+
+def number(value: Any, dtype: DType) -> Any:
+    """A number as a kernel takes it: a complex one is a structure of two."""
+    made = dtype.numpy_dtype.type(value)
+    return np.void(made.tobytes()) if dtype.is_complex else made
+
+
+def name_of(text: str) -> str:
+    """The name of the kernel in a text."""
+    found = KERNEL.findall(text)
+    if len(found) != 1:
+        raise ValueError(f"A text should have one kernel, got {len(found)}: {found}. Please report this.")
+    return str(found[0])
+
+
+def whole(text: str) -> str:
+    """A text with the templates that it includes in place of their names, each once."""
+    seen: set[str] = set()
+
+    def put_in(match: re.Match[str]) -> str:
+        file = TEMPLATES / match[1]
+        if match[1] in seen or not file.exists():
+            return "" if match[1] in seen else match[0]
+        seen.add(match[1])
+        return expand(file.read_text(encoding="utf-8").replace("#pragma once", ""))
+
+    def expand(t: str) -> str:
+        return re.sub(r'^#include "([\w.]+)"$', put_in, t, flags=re.MULTILINE)
+
+    return expand(text)

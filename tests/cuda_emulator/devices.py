@@ -1,0 +1,22 @@
+"""The CUDA backend on the emulated device."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from gradtape.backends.cuda.device import Cuda
+from tests.cuda_emulator import cupy_stand_in
+from tests.cuda_emulator.cublas import Cublas
+
+
+def emulated() -> Cuda:
+    """A backend for the stand-in's present device."""
+    return Cuda("GPU:0", cupy_stand_in, lambda text: cupy_stand_in.RawModule(code=text), Cublas(cupy_stand_in.device()))
+
+
+@contextlib.contextmanager
+def fresh(seed: int = 0) -> Iterator[Cuda]:
+    """A backend for a device of its own."""
+    with cupy_stand_in.using_device(seed=seed):
+        yield emulated()
