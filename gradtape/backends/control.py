@@ -1,4 +1,4 @@
-"""Branches and loops on the CPU: Python around the programs of their graphs. Floor: backends."""
+"""Branches and loops: Python around the programs of their graphs. Floor: backends."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.backends.program import compile_graph
+from gradtape.ir.graph import Graph
 from gradtape.ops.op import Step
 
 Kernel = Callable[..., Any]
-Lower = Callable[[Any], Kernel]
+Compile = Callable[[Graph], Kernel]  # a graph to the function that runs it
 
 
 class Stack(list[Any]):
@@ -25,8 +25,8 @@ def _results(found: tuple[Any, ...]) -> Any:
     return found[0] if len(found) == 1 else found
 
 
-def cond(step: Step, lower: Lower) -> Kernel:
-    true, false = (compile_graph(step.params[k], lower) for k in ("true", "false"))
+def cond(step: Step, program_of: Compile) -> Kernel:
+    true, false = (program_of(step.params[k]) for k in ("true", "false"))
 
     def run(pred: Any, *operands: Any) -> Any:
         return _results((true if pred else false)(*operands))
@@ -34,8 +34,8 @@ def cond(step: Step, lower: Lower) -> Kernel:
     return run
 
 
-def while_loop(step: Step, lower: Lower) -> Kernel:
-    test, body = (compile_graph(step.params[k], lower) for k in ("test", "body"))
+def while_loop(step: Step, program_of: Compile) -> Kernel:
+    test, body = (program_of(step.params[k]) for k in ("test", "body"))
     n = step.params["carried"]
     pushes = len(step.params["body"].outputs) - n
 
@@ -54,8 +54,8 @@ def while_loop(step: Step, lower: Lower) -> Kernel:
     return run
 
 
-def scan(step: Step, lower: Lower) -> Kernel:
-    body = compile_graph(step.params["body"], lower)
+def scan(step: Step, program_of: Compile) -> Kernel:
+    body = program_of(step.params["body"])
     n, k, backwards = step.params["carried"], step.params["constants"], step.params["reverse"]
     pushes = len(step.params["body"].outputs) - n
 
@@ -73,19 +73,15 @@ def scan(step: Step, lower: Lower) -> Kernel:
     return run
 
 
-def add_stacks(step: Step, lower: Lower) -> Kernel:
-    return _added
+def stack_adder(add: Kernel) -> Kernel:
+    """What adds stacks element by element; stacks of stacks as deep as they go."""
+
+    def added(a: Any, b: Any) -> Any:
+        return Stack(map(added, a, b)) if isinstance(a, Stack) else add(a, b)
+
+    return added
 
 
-def _added(a: Any, b: Any) -> Any:
-    """Stacks of stacks are added as deep as they go."""
-    return Stack(map(_added, a, b)) if isinstance(a, Stack) else np.add(a, b)
-
-
-def empty_stack(step: Step, lower: Lower) -> Kernel:
-    return Stack
-
-
-def checkpoint(step: Step, lower: Lower) -> Kernel:
-    program = compile_graph(step.params["graph"], lower)
+def checkpoint(step: Step, program_of: Compile) -> Kernel:
+    program = program_of(step.params["graph"])
     return lambda *operands: _results(program(*operands))

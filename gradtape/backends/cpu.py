@@ -204,9 +204,9 @@ def _positions(step: Step) -> Kernel:
     return value.copy  # a program may write over what its nodes make
 
 
-def _around_graphs(rule: Callable[[Step, Callable[[Step], Kernel]], Kernel]) -> Callable[[Step], Kernel]:
+def _around_graphs(rule: Callable[[Step, control.Compile], Kernel]) -> Callable[[Step], Kernel]:
     """The function of a branch or a loop, which runs the programs of its graphs."""
-    return lambda step: rule(step, lower)
+    return lambda step: rule(step, lambda graph: compile_graph(graph, lower))
 
 
 RULES: dict[type, Callable[[Step], Kernel]] = {
@@ -221,8 +221,8 @@ RULES: dict[type, Callable[[Step], Kernel]] = {
     While: _around_graphs(control.while_loop),
     Scan: _around_graphs(control.scan),
     Checkpoint: _around_graphs(control.checkpoint),
-    StackSum: _around_graphs(control.add_stacks),
-    EmptyStack: _around_graphs(control.empty_stack),
+    StackSum: lambda step: control.stack_adder(np.add),
+    EmptyStack: lambda step: control.Stack,
     Host: lambda step: step.params["function"],
     Ruled: _ruled,
     Assemble: _assemble,

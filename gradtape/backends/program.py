@@ -40,15 +40,16 @@ INFIX = {
 }
 
 
-def compile_graph(graph: Graph, lower: Callable[[Any], Callable[..., Any]]) -> Program:
-    """The function (*arrays) -> tuple of arrays of a graph; `lower` gives the function of a step."""
-    source, env = render(graph, lower)
+def compile_graph(graph: Graph, lower: Callable[[Any], Callable[..., Any]], host: bool = True) -> Program:
+    """The function (*arrays) -> tuple of arrays of a graph; `lower` gives the function of a step. `host`: arrays are
+    NumPy's, whose functions may stand for steps and write over operands."""
+    source, env = render(graph, lower, host)
     exec(compile(source, "<gradtape program>", "exec"), env)
     program: Program = env["program"]
     return program
 
 
-def render(graph: Graph, lower: Callable[[Any], Callable[..., Any]]) -> tuple[str, dict[str, Any]]:
+def render(graph: Graph, lower: Callable[[Any], Callable[..., Any]], host: bool = True) -> tuple[str, dict[str, Any]]:
     """The source of the function, and what its names stand for."""
     names = {id(v): f"x{i}" for i, v in enumerate(graph.inputs)}
     nodes = graph.nodes
@@ -67,9 +68,11 @@ def render(graph: Graph, lower: Callable[[Any], Callable[..., Any]]) -> tuple[st
             left += ","
         arguments = [names[id(v)] for v in node.inputs]
         if isinstance(node.step.op, Fused):
-            right = _fused_call(node, arguments, memory.pairs(at), env, lower)
-        else:
+            right = _fused_call(node, arguments, memory.pairs(at) if host else [], env, lower)
+        elif host:
             right = _call(node, arguments, memory.target(at), names, env, lower)
+        else:
+            right = _named(node, arguments, env, lower)
         lines.append(f"    {left} = {right}")
         dropped = [names[id(v)] for v in memory.dropped(at)]
         if dropped:
@@ -99,7 +102,12 @@ def _call(
         return f"{name}({', '.join(args)}, out={names[id(target)]})"
     if ufunc is not None and op.ufunc in INFIX:
         return f"{args[0]} {INFIX[op.ufunc]} {args[1]}"
-    name = f"f{len(env)}_{op.name}"
+    return _named(node, args, env, lower)
+
+
+def _named(node: Node, args: Sequence[str], env: dict[str, Any], lower: Callable[[Any], Callable[..., Any]]) -> str:
+    """One node as a call of its function."""
+    name = f"f{len(env)}_{node.step.name}"
     env[name] = lower(node.step)
     return f"{name}({', '.join(args)})"
 

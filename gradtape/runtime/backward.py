@@ -21,7 +21,7 @@ from gradtape.ops.call import HostRule, call_step
 from gradtape.ops.op import Step, constant
 from gradtape.runtime.collector import put_off
 from gradtape.runtime.dispatch import execute
-from gradtape.runtime.eager import ALONE
+from gradtape.runtime.devices import DEVICES, Placed
 from gradtape.runtime.indexed_slices import IndexedSlices
 from gradtape.runtime.listing import changes, plan_text
 from gradtape.runtime.record import Path, Recorder, TrieNode
@@ -61,7 +61,12 @@ class CompiledGraph:
     def kernel(self) -> Callable[..., Any]:
         """Made when it first runs: a graph inside another is traced into that one, and never runs by itself."""
         with put_off():
-            return in_one(self.graph, lower(call_step(self.runs)))
+            if DEVICES.device is None:
+                return self._on_cpu()
+            return Placed(self._on_cpu, lambda lowering: lowering.program(self.graph))
+
+    def _on_cpu(self) -> Callable[..., Any]:
+        return in_one(self.graph, lower(call_step(self.runs)))
 
     def __call__(self, inputs: Sequence[Tensor]) -> list[Tensor]:
         """Run on tensors; where a tape records and gradients flow through an operand, as a call that also
@@ -100,8 +105,9 @@ def _fused_call(graph: Graph) -> Step:
     step = call_step(graph)
 
     def first(*arrays: Any) -> Any:
-        kernel = in_one(graph, lower(call_step(_pieces(graph))))
-        step.lowered.update({NAME: kernel, ALONE: kernel})
+        kernel = step.lowered[NAME] = in_one(graph, lower(call_step(_pieces(graph))))
+        if DEVICES.device is None:
+            step.lowered[STATE.alone] = kernel
         return kernel(*arrays)
 
     step.lowered[NAME] = first

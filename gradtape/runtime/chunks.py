@@ -27,6 +27,7 @@ from gradtape.runtime.backward import PROGRAMS, CompiledGraph
 from gradtape.runtime.jacobian import vectorized_rows
 from gradtape.runtime.pullback import Backward, Reads, traced_backward
 from gradtape.runtime.record import Path, Recorder, TrieNode
+from gradtape.runtime.devices import empty_beside, is_on_device, on_host
 from gradtape.runtime.tensor import Tensor, from_array, wrap
 from gradtape.transforms.peak import peak_bytes
 from gradtape.transforms.rows.leaving import dense
@@ -172,10 +173,10 @@ def _run(program: ChunkProgram, saved: Sequence[Tensor], target: Any, source: An
     dims, full = target._aval.dims, (*target._aval.dims, *source._aval.dims)
     if how.budget is not None:
         POOL.clear()  # what other work left there would come on top
-    out = _result(how.out, full, source._aval)
+    out = None if how.out is None else _result(how.out, full, source._aval)
     extent, axis = (dims[program.axis] if dims else 1), program.axis
     rest = max(1, size_of(dims) // max(1, extent))
-    count = _first_count(program, extent, rest, out.nbytes, how)
+    count = _first_count(program, extent, rest, size_of(full) * source._aval.dtype.size, how)
     start = 0
     with _bar(extent * rest, how.progress) as advance:
         while start < extent:
@@ -190,10 +191,13 @@ def _run(program: ChunkProgram, saved: Sequence[Tensor], target: Any, source: An
                 count = max(1, count // 2)  # finished rows stay
                 continue
             where = (slice(None),) * axis + (slice(start, start + n),) if dims else ()
-            out[where] = np.asarray(block._array).reshape(out[where].shape)
+            out = empty_beside(block._array, full) if out is None else out
+            found = block._array if is_on_device(out) else np.asarray(on_host(block._array))
+            out[where] = found.reshape(out[where].shape)
             del block  # before the next one is made beside it
             start += n
             advance(n * rest)
+    out = np.empty(full, source._aval.dtype.numpy_dtype) if out is None else out
     return wrap(out if full else out[()], aval(full, source._aval.dtype))
 
 
@@ -210,8 +214,6 @@ def _bar(rows: int, shown: bool) -> Iterator[Callable[[int], Any]]:
 
 
 def _result(out: Any, full: tuple[int, ...], source: Aval) -> Any:
-    if out is None:
-        return np.empty(full, source.dtype.numpy_dtype)
     if not isinstance(out, np.ndarray) or out.shape != full or out.dtype != source.dtype.numpy_dtype:
         got = f"{type(out).__name__} of shape {shape_text(getattr(out, 'shape', None))}"
         raise ValueError(
@@ -224,7 +226,7 @@ def write_to(out: Any, found: Tensor) -> None:
     """A Jacobian into the array that was given for it, unless it is there already."""
     array = _result(out, found._aval.dims, found._aval)
     if found._array is not array:
-        array[...] = found._array
+        array[...] = on_host(found._array)
 
 
 def _first_count(program: ChunkProgram, extent: int, rest: int, written: int, how: Chunking) -> int:

@@ -20,7 +20,7 @@ from gradtape.ops.op import Step
 from gradtape.runtime.dispatch import execute
 from gradtape.runtime.places import place_of, user_frame
 from gradtape.runtime.state import STATE
-from gradtape.runtime.tensor import SymbolicTensor, SymbolicTensorError, Tensor, wrap
+from gradtape.runtime.tensor import SymbolicTensor, SymbolicTensorError, Tensor, from_array
 from gradtape.runtime.trace import FunctionTracer, function_tracer
 from gradtape.transforms.differentiate import kept_step
 from gradtape.transforms.simplify import flattened
@@ -205,7 +205,7 @@ def zeros_of(t: Tensor) -> Tensor:
     """What stands for a tensor that is not there yet."""
     dims = t._aval.dims
     array = np.zeros(dims, t._aval.dtype.numpy_dtype)
-    return wrap(array if dims else array[()], t._aval)
+    return from_array(array)
 
 
 class LoopVariableError(TypeError, ValueError):

@@ -10,7 +10,8 @@ import numpy as np
 from gradtape.ir.aval import aval
 from gradtape.ir.dtypes import DType, as_dtype, bool_, complex128, float32, int32, of_numpy, string
 from gradtape.ir.shapes import TensorShape
-from gradtape.runtime.state import quietly
+from gradtape.runtime.devices import placed
+from gradtape.runtime.state import STATE, quietly
 from gradtape.runtime.tensor import Tensor, from_array, wrap
 
 _PYTHON: dict[type, DType] = {bool: bool_, int: int32, float: float32, complex: complex128, str: string, bytes: string}
@@ -80,7 +81,7 @@ def _scalar(value: Any, dtype: DType | None) -> Tensor:
         number = wanted.as_numpy_dtype(value) if wanted.is_integer else _cast(np.asarray(value), wanted)[()]
     except OverflowError:
         raise _out_of_range(value, wanted) from None
-    return wrap(number, aval((), wanted))
+    return wrap(placed(number) if STATE.place else number, aval((), wanted))
 
 
 def _cast(array: Any, dtype: DType) -> Any:

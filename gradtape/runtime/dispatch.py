@@ -7,8 +7,8 @@ from typing import Any
 
 from gradtape.ir.errors import InvalidArgumentError, ResourceExhaustedError
 from gradtape.ops.op import Step
-from gradtape.runtime.eager import ALONE, eager
-from gradtape.runtime.state import STATE, new_id, run_apart
+from gradtape.runtime.eager import eager
+from gradtape.runtime.state import STATE, new_id, quietly, run_apart
 from gradtape.runtime.tensor import EagerTensor, SymbolicTensorError, Tensor, wrap
 from gradtape.runtime.trace import traced
 
@@ -22,7 +22,7 @@ def execute(step: Step, inputs: Sequence[Tensor]) -> Any:
         return made
     avals = tuple([t._aval for t in inputs])
     outs = step.inferred.get(avals) or step.infer(avals)
-    kernel = step.lowered.get(ALONE) or eager(step)
+    kernel = step.lowered.get(state.alone) or eager(step)
     try:
         result = state.run(kernel, *[t._array for t in inputs])
     except SymbolicTensorError:
@@ -52,7 +52,7 @@ def unary(step: Step, x: Tensor) -> Tensor:
         return overridden
     avals = (x._aval,)
     outs = step.inferred.get(avals) or step.infer(avals)
-    kernel = step.lowered.get(ALONE) or eager(step)
+    kernel = step.lowered.get(state.alone) or eager(step)
     try:
         array = state.run(kernel, x._array)
     except SymbolicTensorError:
@@ -80,7 +80,7 @@ def binary(step: Step, x: Tensor, y: Tensor) -> Tensor:
         return overridden
     avals = (x._aval, y._aval)
     outs = step.inferred.get(avals) or step.infer(avals)
-    kernel = step.lowered.get(ALONE) or eager(step)
+    kernel = step.lowered.get(state.alone) or eager(step)
     try:
         array = state.run(kernel, x._array, y._array)
     except SymbolicTensorError:
@@ -98,6 +98,11 @@ def binary(step: Step, x: Tensor, y: Tensor) -> Tensor:
         for recorder in state.recorders:
             recorder.record(step, (x, y), (t,))
     return t
+
+
+def run_alone(step: Step, *arrays: Any) -> Any:
+    """The array that a step makes of arrays, which nobody records."""
+    return quietly(step.lowered.get(STATE.alone) or eager(step), *arrays)
 
 
 def _traced(step: Step, inputs: Sequence[Tensor]) -> Any:

@@ -14,22 +14,31 @@ from gradtape.kernels.spelling import spells
 from gradtape.ops.call import call_step
 from gradtape.ops.op import Step, apply
 from gradtape.ops.pointwise import Pointwise
+from gradtape.runtime.devices import DEVICES, Placed
+from gradtape.runtime.state import STATE
 from gradtape.transforms.fuse import fuse
 
 LARGE = 1 << 16  # elements from which one function is worth a kernel
-ALONE = "cpu, alone"  # the key in `Step.lowered` of what runs a step that is not part of a program
 KEPT = 16  # shapes of large operands that an op remembers
 
 Run = Callable[..., Any]
 
 
 def eager(step: Step) -> Run:
-    """What runs a step on arrays; remembered with the step under `ALONE`."""
-    run = lower(step)
-    if isinstance(step.op, Pointwise) and step.op.formula is not None:
-        run = OneFunction(step, run)
-    step.lowered[ALONE] = run
+    """What runs a step on arrays; remembered with the step."""
+    run: Run
+    if DEVICES.device is None:
+        run = on_cpu(step)
+    else:
+        run = Placed(lambda: on_cpu(step), lambda lowering: lowering.alone(step))
+    step.lowered[STATE.alone] = run
     return run
+
+
+def on_cpu(step: Step) -> Run:
+    """What runs a step on the host."""
+    run = lower(step)
+    return OneFunction(step, run) if isinstance(step.op, Pointwise) and step.op.formula is not None else run
 
 
 class OneFunction:

@@ -70,7 +70,7 @@ class KnownPositions:
 
     def __call__(self, ids: Value, outside: Mapping[int, Value]) -> Index | None:
         found = self._tensor(ids, outside)
-        return None if found is None else Index(np.asarray(found._array).reshape(-1))
+        return None if found is None else Index(np.asarray(found).reshape(-1))
 
     def _tensor(self, v: Value, outside: Mapping[int, Value]) -> Tensor | None:
         v = outside.get(id(v), v)

@@ -16,6 +16,7 @@ from gradtape.runtime.convert import convert
 from gradtape.runtime.dispatch import binary, unary
 from gradtape.runtime.state import quietly
 from gradtape.runtime.subscript import positions
+from gradtape.runtime.devices import on_host
 from gradtape.runtime.tensor import Tensor, from_array
 
 
@@ -82,7 +83,7 @@ class IndexedSlices:
                 f"Tensor conversion requested for IndexedSlices for which dense_shape is None: {self}. Give it one: "
                 "`tf.IndexedSlices(values, indices, dense_shape)`."
             )
-        return tuple(int(n) for n in self.dense_shape._array)
+        return tuple(int(n) for n in on_host(self.dense_shape._array))
 
     def dense(self) -> Tensor:
         """The whole tensor."""
@@ -139,7 +140,7 @@ def scatter_into(array: Any, how: str, slices: Any) -> None:
             f"`Variable.scatter_*` wants rows of dtype {array.dtype.name}, got {slices.dtype.name}. Use `tf.cast`."
         )
     given = slices.summed() if how in ("add", "subtract") else slices
-    at, rows = np.asarray(given.indices).astype(np.int64), given.values._array
+    at, rows = np.asarray(given.indices).astype(np.int64), on_host(given.values._array)
     if rows.shape != at.shape + array.shape[1:] or at.ndim != 1:
         raise InvalidArgumentError(
             f"`Variable.scatter_*` wants {at.size} rows of shape {shape_text(array.shape[1:])}, got shape "

@@ -21,7 +21,7 @@ from gradtape.runtime.backward import PROGRAMS, CompiledGraph, gradients
 from gradtape.runtime.dispatch import execute, unary
 from gradtape.runtime.pullback import Backward, traced_backward
 from gradtape.runtime.record import Path, Recorder, TrieNode
-from gradtape.runtime.tensor import Tensor, wrap
+from gradtape.runtime.tensor import Tensor, from_array, wrap
 from gradtape.transforms.cost import cost
 from gradtape.transforms.differentiate import leaves, pull_back
 from gradtape.transforms.linearity import is_bent
@@ -271,7 +271,7 @@ def _batch_first(result: Tensor | None, lead: int, batch: tuple[int, ...]) -> Te
 
 
 def _row(recorder: Recorder, target: Tensor, sources: Sequence[int], cotangent: Any) -> list[Tensor | None]:
-    return gradients(recorder, [recorder.slots[target._id]], sources, [wrap(cotangent[()], target._aval)])
+    return gradients(recorder, [recorder.slots[target._id]], sources, [from_array(cotangent)])
 
 
 def stacked(rows: Sequence[Tensor | None], dims: tuple[int, ...]) -> Tensor | None:
@@ -288,4 +288,4 @@ def stacked(rows: Sequence[Tensor | None], dims: tuple[int, ...]) -> Tensor | No
 def zeros_of(dims: tuple[int, ...], like: Any) -> Tensor:
     """Zeros of a shape, with the dtype of a source."""
     made = aval(dims, like._aval.dtype)
-    return wrap(np.zeros(made.dims, made.dtype.numpy_dtype)[()], made)
+    return from_array(np.zeros(made.dims, made.dtype.numpy_dtype))

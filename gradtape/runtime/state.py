@@ -49,8 +49,11 @@ class Overriding(Protocol):
 class State(threading.local):
     """Thread-local: a thread records only what it runs itself."""
 
+    alone = "cpu, alone"  # the key in `Step.lowered` of what runs a step that is not part of a program
+
     def __init__(self) -> None:
         self.run = _quiet_numpy()
+        self.place: str | None = None  # where `tf.device` sends what runs: "CPU", "GPU"
         self.recorders: tuple[Recorder, ...] = ()
         self.tracers: tuple[Tracer, ...] = ()
         self.watchers: tuple[Callable[[Variable], None], ...] = ()

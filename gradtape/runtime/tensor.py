@@ -11,6 +11,7 @@ from gradtape.ir.aval import Aval, aval_of
 from gradtape.ir.dtypes import DType
 from gradtape.ir.errors import OperatorNotAllowedInGraphError
 from gradtape.ir.shapes import TensorShape, shape_text
+from gradtape.runtime.devices import DEVICES, is_on_device, on_host, placed
 from gradtape.runtime.places import asked_by_user, note_on, place_of, user_frame
 from gradtape.runtime.state import new_id
 
@@ -115,7 +116,8 @@ class Tensor(Operators):
 
     @property
     def device(self) -> str:
-        return "/job:localhost/replica:0/task:0/device:CPU:0"
+        name = DEVICES.device.name if DEVICES.device and is_on_device(self._array) else "CPU:0"
+        return f"/job:localhost/replica:0/task:0/device:{name}"
 
     def get_shape(self) -> TensorShape:
         return self.shape
@@ -131,10 +133,10 @@ class Tensor(Operators):
 
     def numpy(self) -> Any:
         """A copy as a NumPy array; for a scalar, a NumPy scalar (`bytes` for a string)."""
-        array = self._array
+        array = on_host(self._array)
         if self._aval.shape == ():
             return array[()]
-        return array.copy()
+        return array.copy() if array is self._array else array
 
     def ref(self) -> Reference:
         """A hashable stand-in for this tensor, for sets and dicts."""
@@ -144,7 +146,7 @@ class Tensor(Operators):
         return Reference(self)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
-        array = np.asarray(self._array)
+        array = np.asarray(on_host(self._array))
         if dtype is not None and np.dtype(dtype) != array.dtype:
             if copy is False:
                 raise ValueError(f"A {self.dtype.name} tensor is no {np.dtype(dtype)} array without a copy.")
@@ -158,13 +160,24 @@ class Tensor(Operators):
     def __dlpack__(self, *, max_version: tuple[int, int] | None = None, **options: Any) -> Any:
         """Without a copy, and read-only for consumers that know the word (DLPack 1.0); others must not write, and get
         a copy of what is read-only for us too."""
+        if is_on_device(self._array):
+            return self._array.__dlpack__(max_version=max_version, **options)
         array = np.asarray(self._array)
         if max_version is not None and max_version >= (1, 0):
             return np.asarray(self).__dlpack__(max_version=max_version, **options)
         return (array if array.flags.writeable else array.copy()).__dlpack__(**options)
 
     def __dlpack_device__(self) -> Any:
-        return np.asarray(self._array).__dlpack_device__()
+        array = self._array
+        return (array if is_on_device(array) else np.asarray(array)).__dlpack_device__()
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        """Where the elements are on a device, without a copy; of a tensor on the host there is none."""
+        if not is_on_device(self._array):
+            raise AttributeError("__cuda_array_interface__: this tensor is on the host.")
+        found: dict[str, Any] = self._array.__cuda_array_interface__
+        return found
 
     def __bool__(self) -> bool:
         if self._aval.size != 1:
@@ -172,24 +185,24 @@ class Tensor(Operators):
                 f"The truth value of a tensor with shape {shape_text(self._aval.shape)} is ambiguous: it has "
                 f"{self._aval.size} elements. Use `tf.reduce_any`, `tf.reduce_all` or an index."
             )
-        return bool(self._array)
+        return bool(on_host(self._array))
 
     def __float__(self) -> float:
         self._scalar("float")
-        return float(self._array)
+        return float(on_host(self._array))
 
     def __int__(self) -> int:
         self._scalar("int")
-        return int(self._array)
+        return int(on_host(self._array))
 
     def __complex__(self) -> complex:
         self._scalar("complex number")
-        return complex(self._array)
+        return complex(on_host(self._array))
 
     def __index__(self) -> int:
         if not self.dtype.is_integer or self._aval.shape != ():
             raise TypeError(f"Only integer scalar tensors can be used as an index, got {self._aval!r}.")
-        return int(self._array)
+        return int(on_host(self._array))
 
     def _scalar(self, what: str) -> None:
         if self._aval.shape != ():
@@ -212,7 +225,7 @@ class Tensor(Operators):
         raise TypeError("Tensor is unhashable. Instead, use tensor.ref() as the key.")
 
     def __format__(self, spec: str) -> str:
-        return format(self.numpy(), spec) if self._aval.shape == () or not spec else format(self._array, spec)
+        return format(self.numpy(), spec) if self._aval.shape == () or not spec else format(on_host(self._array), spec)
 
     def __str__(self) -> str:
         body = str(self.numpy())
@@ -226,10 +239,10 @@ class Tensor(Operators):
         return self
 
     def __deepcopy__(self, memo: Any) -> Tensor:
-        return wrap(np.array(self._array)[()], self._aval)
+        return wrap(placed(np.array(on_host(self._array)))[()], self._aval)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return wrap, (self._array, self._aval)
+        return _restored, (on_host(self._array), self._aval)
 
     def __getattr__(self, name: str) -> Any:
         if name == "_array":
@@ -360,8 +373,16 @@ def wrap(array: Any, aval: Aval) -> EagerTensor:
 
 
 def from_array(array: Any) -> EagerTensor:
-    """A tensor around an array that nobody else will change."""
-    return wrap(array[()] if array.shape == () else array, aval_of(array))
+    """A tensor around an array of the host that nobody else will change, or of a copy where new tensors go."""
+    made = aval_of(array)
+    if DEVICES.device is not None:
+        array = placed(array)
+    return wrap(array[()] if array.shape == () else array, made)
+
+
+def _restored(array: Any, made: Aval) -> EagerTensor:
+    """A tensor that was pickled."""
+    return wrap(placed(array), made)
 
 
 def array_text(t: Any) -> str:

@@ -21,6 +21,7 @@ from gradtape.ops.composite import Composite
 from gradtape.ops.op import Constant
 from gradtape.ops.pointwise import Pointwise
 from gradtape.runtime.convert import convert
+from gradtape.runtime.devices import is_on_device, on_host
 from gradtape.runtime.state import STATE, quietly
 from gradtape.runtime.tensor import Tensor
 from gradtape.runtime.trace import Tracer, function_tracer
@@ -92,7 +93,7 @@ def update(
 
     Raises:
       ValueError: a rule that is not elementwise, or that returns another number of values or another shape."""
-    if STATE.tracers and function_tracer() is not None:
+    if (STATE.tracers and function_tracer() is not None) or any(is_on_device(v._snapshot._array) for v in variables):
         for v, new in zip(variables, rule(*[v.read() for v in variables], *operands, **static), strict=True):
             v.assign(new)
         return
@@ -106,7 +107,7 @@ def update(
         found = _updates[key] = _traced(rule, len(variables), shape, avals, static)
     targets = [_target(v) for v in variables]
     values = [np.asarray(v._snapshot._array) for v in variables]
-    found.run(targets, [*values, *(np.asarray(t._array) for t in operands)])
+    found.run(targets, [*values, *(np.asarray(on_host(t._array)) for t in operands)])
     for v, array in zip(variables, targets, strict=True):
         v.overwrite(array if shape else array[()])
 

@@ -15,9 +15,11 @@ from gradtape.ir.dtypes import DType, as_dtype
 from gradtape.ir.errors import InvalidArgumentError
 from gradtape.ir.shapes import TensorShape, shape_text
 from gradtape.ops.arithmetic import ADD, SUBTRACT
+from gradtape.ops.op import Step
 from gradtape.runtime import convert as conversion
 from gradtape.runtime.convert import convert
-from gradtape.runtime.dispatch import binary
+from gradtape.runtime.devices import is_on_device, like, on_host
+from gradtape.runtime.dispatch import binary, run_alone
 from gradtape.runtime.hosted import scattered
 from gradtape.runtime.indexed_slices import scatter_into
 from gradtape.runtime.state import STATE, new_id, quietly
@@ -233,16 +235,22 @@ class Variable(Operators):
         if tensor._aval is not self._aval:
             raise InvalidArgumentError(f"An update wants the variable's shape: {self._misfit(tensor)}")
         if STATE.tracers and function_tracer() is not None:
-            step = ADD if ufunc is np.add else SUBTRACT
-            return self.assign(binary(step.bind(), self.read(), tensor))
+            return self.assign(binary(self._step(ufunc), self.read(), tensor))
         with _UPDATING:
-            array = self._owned()
+            value = self._snapshot._array
+            if is_on_device(value):
+                self._snapshot = wrap(run_alone(self._step(ufunc), value, tensor._array), self._aval)
+                return self
+            array, delta = self._owned(), on_host(tensor._array)
             if array is not None:
-                quietly(ufunc, array, tensor._array, array)
+                quietly(ufunc, array, delta, array)
                 self._snapshot = wrap(array, self._aval)
             else:
-                self._snapshot = wrap(quietly(ufunc, self._snapshot._array, tensor._array), self._aval)
+                self._snapshot = wrap(quietly(ufunc, value, delta), self._aval)
         return self
+
+    def _step(self, ufunc: np.ufunc) -> Step:
+        return (ADD if ufunc is np.add else SUBTRACT).bind()
 
     # ------------------------------------------------------------------ assigning rows
 
@@ -291,9 +299,9 @@ class Variable(Operators):
         with _UPDATING:
             array = self._owned()
             if array is None:
-                array = np.array(self._snapshot._array, order="C")
+                array = np.array(on_host(self._snapshot._array), order="C")
             scatter_into(array, how, delta)
-            self._snapshot = wrap(array, self._aval)
+            self._snapshot = wrap(like(self._snapshot._array, array), self._aval)
         return self
 
     def overwrite(self, array: Any) -> None:
@@ -399,6 +407,8 @@ def _copied(tensor: Tensor) -> Tensor:
     array = tensor._array
     if isinstance(array, np.ndarray):
         array = np.array(array, order="C")
+    elif is_on_device(array):
+        array = array.copy()
     return wrap(array, aval(tensor._aval.shape, tensor._aval.dtype))
 
 

@@ -75,7 +75,7 @@ def _once(step: Step, avals: tuple[Aval, ...], spells: Spells) -> Graph | None:
     """The graph that a step stands for by its declaration."""
     op = step.op
     if isinstance(op, Contraction) and spells("contract", tuple(a.dtype for a in avals)):
-        return _products_added(step.params["subscripts"], avals)
+        return products_added(step.params["subscripts"], avals)
     if isinstance(op, Assemble) and spells("assemble", tuple(a.dtype for a in avals)):
         return _elements_placed(step.params, avals)
     if isinstance(op, Pointwise) and op.formula is not None:
@@ -88,7 +88,7 @@ def _once(step: Step, avals: tuple[Aval, ...], spells: Spells) -> Graph | None:
     return None
 
 
-def _products_added(subscripts: str, avals: tuple[Aval, ...]) -> Graph:
+def products_added(subscripts: str, avals: tuple[Aval, ...]) -> Graph:
     """A contraction as products of single elements and their sum."""
     left, right, out = parts(subscripts)
     letters = out + "".join(c for c in left if c not in out)

@@ -12,7 +12,14 @@ from tests.cuda_emulator.cublas import Cublas
 
 def emulated() -> Cuda:
     """A backend for the stand-in's present device."""
-    return Cuda("GPU:0", cupy_stand_in, lambda text: cupy_stand_in.RawModule(code=text), Cublas(cupy_stand_in.device()))
+    device = cupy_stand_in.device()
+    return Cuda(
+        "GPU:0",
+        cupy_stand_in,
+        lambda text: cupy_stand_in.RawModule(code=text),
+        Cublas(device),
+        lambda: device.current_stream,
+    )
 
 
 @contextlib.contextmanager

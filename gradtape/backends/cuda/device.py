@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import threading
 from collections.abc import Callable, Sequence
@@ -9,6 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from gradtape.backends.cuda.blas import Blas
+from gradtape.ir.bounded import Bounded
 from gradtape.ir.dtypes import DType
 from gradtape.kernels.cuda_launch import Buffer, CudaProgram, Number
 from gradtape.kernels.cuda_render import TEMPLATES
@@ -16,7 +19,18 @@ from gradtape.kernels.cuda_render import TEMPLATES
 KERNEL = re.compile(r"__global__\s+void\s+(?:__launch_bounds__\([^)]*\)\s+)?(\w+)\(")
 OPT_IN = 48 << 10  # bytes of shared memory for a block that a kernel has without asking
 
+NUMBERS = 1024  # numbers of the host that stay on the device
+
 Load = Callable[[str], Any]
+
+
+class Known(np.ndarray[Any, Any]):
+    """An array of the host that no one changes: its copy on the device is made once."""
+
+    twin: tuple[Any, Any] | None = None  # the device and the copy
+
+
+_numbers = itertools.count()
 
 
 class Slot(NamedTuple):
@@ -33,11 +47,16 @@ class Cuda:
       name: as TensorFlow spells it, such as "GPU:0".
       xp: the array module: CuPy, or what stands in for it.
       load: from the text of kernels to a module with `get_function(name)`.
-      blas: the functions of cuBLAS, under the C library's names.
+      library: the functions of cuBLAS, under the C library's names.
+      stream: gives the current stream as cuBLAS takes it.
     """
 
-    def __init__(self, name: str, xp: Any, load: Load, blas: Any) -> None:
-        self.name, self.xp, self.load, self.blas = name, xp, load, blas
+    def __init__(self, name: str, xp: Any, load: Load, library: Any, stream: Callable[[], Any]) -> None:
+        self.name, self.xp, self.load = name, xp, load
+        self.key = f"{name}, {next(_numbers)}"  # of what steps remember for this device
+        self.blas = Blas(library, stream)
+        self.ndarray = xp.ndarray
+        self.numbers: Bounded[Any, Any] = Bounded(NUMBERS)
         self.functions: dict[str, Any] = {}  # by the text of a kernel
         self.lock = threading.Lock()
 
@@ -45,15 +64,28 @@ class Cuda:
 
     def owns(self, array: Any) -> bool:
         """Whether an array is on a device."""
-        return isinstance(array, self.xp.ndarray)
+        return isinstance(array, self.ndarray)
 
-    def array(self, value: Any) -> Any:
-        """A copy of a host array."""
-        return self.xp.asarray(value)
+    def array(self, a: Any) -> Any:
+        """An array on the device: a copy of what is on the host."""
+        if isinstance(a, self.ndarray):
+            return a
+        if not a.shape:
+            return self.number(a)
+        if isinstance(a, Known):
+            if a.twin is None or a.twin[0] is not self:
+                a.twin = self, self.xp.asarray(np.asarray(a))
+            return a.twin[1]
+        return self.xp.asarray(a)
 
-    def host(self, array: Any) -> Any:
-        """The elements on the host; waits for them."""
-        return self.xp.asnumpy(array)
+    def number(self, value: Any) -> Any:
+        """A number of the host as an array without axes, which nobody may write to; one for equal numbers."""
+        value = np.asarray(value)
+        return self.numbers.find((value.dtype, value.tobytes()), lambda: self.xp.asarray(value))
+
+    def host(self, a: Any) -> Any:
+        """An array on the host, or a number; waits for what is on the device."""
+        return self.xp.asnumpy(a)[()] if isinstance(a, self.ndarray) else a
 
     def empty(self, shape: tuple[int, ...], dtype: Any) -> Any:
         return self.xp.empty(shape, dtype)
@@ -109,10 +141,10 @@ class Program:
     def __call__(self, *operands: Any) -> tuple[Any, ...]:
         if self.ready is None:
             self.ready = self._loaded()
-        in_order = self.cuda.xp.ascontiguousarray
+        in_order, on_device = self.cuda.xp.ascontiguousarray, self.cuda.array
         empty = self.cuda.xp.empty
         arrays = {
-            "operand": [in_order(a) for a in operands],
+            "operand": [in_order(on_device(a)) for a in operands],
             "result": [empty(shape, dtype) for shape, dtype in self.results],
             "scratch": [empty(size, dtype) for size, dtype in self.scratch],
         }

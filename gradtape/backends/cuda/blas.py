@@ -1,0 +1,98 @@
+"""cuBLAS for one device: handles of our own, since CuPy's refuses to be called while a stream is captured. Floor:
+backends."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import ml_dtypes
+import numpy as np
+
+PLAIN, TRANSPOSED = 0, 1
+FLOAT32, TF32, FLOAT64 = 68, 77, 70  # how sums are carried
+DEFAULT_ALGORITHM = -1
+
+KINDS = {
+    np.dtype(np.float32): 0,
+    np.dtype(np.float64): 1,
+    np.dtype(np.float16): 2,
+    np.dtype(np.complex64): 4,
+    np.dtype(np.complex128): 5,
+    np.dtype(ml_dtypes.bfloat16): 14,
+}
+DOUBLE = (np.dtype(np.float64), np.dtype(np.complex128))
+SINGLE = (np.dtype(np.float32), np.dtype(np.complex64))
+
+
+class Math:
+    """How products of float32 are computed. `tf32`: with ten bits of each factor, where the device has units for
+    that, as TensorFlow does by default."""
+
+    def __init__(self) -> None:
+        self.tf32 = True
+
+
+MATH = Math()
+
+
+class Matrices(NamedTuple):
+    """A batch of matrices by columns, perhaps transposed: the address of the first, the distance from column to
+    column, and from matrix to matrix."""
+
+    address: int
+    operation: int
+    leading: int
+    stride: int
+
+
+class Blas:
+    """Products by cuBLAS.
+
+    Args:
+      library: its functions under the C library's names.
+      stream: gives what the library takes for the current stream.
+    """
+
+    def __init__(self, library: Any, stream: Callable[[], Any]) -> None:
+        self.library, self.stream = library, stream
+        self.own = threading.local()  # a handle serves one thread
+
+    def gemm(
+        self, dtype: np.dtype[Any], sizes: tuple[int, int, int], a: Matrices, b: Matrices, c: Matrices, batch: int
+    ) -> None:
+        """c = op(a) op(b) for each matrix of the batch; sizes: rows and columns of c, and what is summed over."""
+        kind = KINDS[dtype]
+        compute = FLOAT64 if dtype in DOUBLE else TF32 if MATH.tf32 and dtype in SINGLE else FLOAT32
+        real = ctypes.c_double if dtype in DOUBLE else ctypes.c_float
+        one, zero = ((real * 2)(1, 0), (real * 2)(0, 0)) if dtype.kind == "c" else (real(1), real(0))
+        m, n, k = sizes
+        _check(
+            "cublasGemmStridedBatchedEx",
+            self.library.cublasGemmStridedBatchedEx(
+                self._handle(),
+                *(a.operation, b.operation, m, n, k, ctypes.byref(one)),
+                *(a.address, kind, a.leading, a.stride, b.address, kind, b.leading, b.stride, ctypes.byref(zero)),
+                *(c.address, kind, c.leading, c.stride, batch, compute, DEFAULT_ALGORITHM),
+            ),
+        )
+
+    def _handle(self) -> ctypes.c_void_p:
+        """This thread's handle, on the current stream."""
+        own = self.own
+        if not hasattr(own, "handle"):
+            own.handle, own.stream = ctypes.c_void_p(), None
+            _check("cublasCreate", self.library.cublasCreate_v2(ctypes.byref(own.handle)))
+        stream = self.stream()
+        if stream != own.stream:
+            _check("cublasSetStream", self.library.cublasSetStream_v2(own.handle, stream))
+            own.stream = stream
+        handle: ctypes.c_void_p = own.handle
+        return handle
+
+
+def _check(name: str, status: int) -> None:
+    if status:
+        raise RuntimeError(f"`{name}` of cuBLAS failed with status {status}. Please report this.")

@@ -1,0 +1,185 @@
+"""Each kind of op on a CUDA device. Floor: backends.
+
+What can be a cluster is one before it gets here. Operands that are still on the host (numbers, positions, what a host
+step made) are copied to the device where a kernel reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from gradtape.backends import control
+from gradtape.backends.cuda.device import Cuda, Known
+from gradtape.backends.cuda.products import contraction
+from gradtape.backends.program import compile_graph
+from gradtape.ir.aval import Aval, aval_of
+from gradtape.ir.bounded import Bounded
+from gradtape.ir.errors import UnimplementedError
+from gradtape.ir.graph import Graph, Value
+from gradtape.kernels.cuda_render import render_cuda
+from gradtape.ops.arithmetic import ADD
+from gradtape.ops.call import Call, Ruled
+from gradtape.ops.contraction import Contraction
+from gradtape.ops.control import Checkpoint, Cond, EmptyStack, Scan, StackSum, While
+from gradtape.ops.fused import Fused
+from gradtape.ops.host import Host
+from gradtape.ops.layout import Positions
+from gradtape.ops.op import Constant, Op, Step, apply
+from gradtape.ops.opaque import Opaque
+from gradtape.ops.placement import Assemble
+from gradtape.ops.pointwise import Pointwise
+from gradtape.ops.reduction import Reduction
+from gradtape.ops.structural import Structural
+
+Kernel = Callable[..., Any]
+
+BY_GRAPHS = (Call, Host, Cond, While, Scan, Checkpoint, StackSum, EmptyStack, Ruled)  # their steps hold all they need
+KEPT = 64  # shapes for which a step's program is remembered
+
+
+class Lowering:
+    """The functions of steps on one device.
+
+    Args:
+      cuda: the device.
+      prepared: a graph to the one that runs: in clusters where there can be any.
+      ops: by name, functions (cuda, *device arrays, **params) of the ops that are no clusters.
+    """
+
+    def __init__(self, cuda: Cuda, prepared: Callable[[Graph], Graph], ops: Mapping[str, Callable[..., Any]]) -> None:
+        self.cuda, self.prepared, self.ops = cuda, prepared, ops
+
+    def __call__(self, step: Step) -> Kernel:
+        """The function of a step of a prepared graph: arrays to an array, or to a tuple of arrays."""
+        found = step.lowered.get(self.cuda.key)
+        if found is None:
+            found = step.lowered[self.cuda.key] = self._rule(step.op)(self, step)
+        return found
+
+    def alone(self, step: Step) -> Kernel:
+        """The function of a step that is no part of a program: a program for each shape."""
+        if isinstance(step.op, BY_GRAPHS):
+            return self(step)
+        programs: Bounded[Any, Kernel] = Bounded(KEPT)
+
+        def run(*arrays: Any) -> Any:
+            avals = tuple(map(aval_of, arrays))
+            return _single(programs.find(avals, lambda: self._of_one(step, avals))(*arrays))
+
+        return run
+
+    def _of_one(self, step: Step, avals: tuple[Aval, ...]) -> Kernel:
+        inputs = tuple(map(Value, avals))
+        return self.program(Graph(inputs, apply(step, inputs)))
+
+    def program(self, graph: Graph) -> Kernel:
+        """What runs a graph: arrays to a tuple of arrays."""
+        return compile_graph(self.prepared(graph), self, host=False)
+
+    def _rule(self, op: Op) -> Callable[[Lowering, Step], Kernel]:
+        for kind in type(op).__mro__:
+            if kind in RULES:
+                return RULES[kind]
+        raise TypeError(f"The CUDA backend does not know the kind of `{op.name}`.")
+
+    # ------------------------------------------------------------------ rules
+
+    def _fused(self, step: Step) -> Kernel:
+        results = [(v.aval.dims, v.aval.dtype.numpy_dtype) for v in step.params["graph"].outputs]
+        return self.cuda.program(render_cuda(step.params["cluster"]), results)
+
+    def _contraction(self, step: Step) -> Kernel:
+        return contraction(self.cuda, step.params["subscripts"])
+
+    def _structural(self, step: Step) -> Kernel:
+        op, cuda = step.op, self.cuda
+        assert isinstance(op, Structural)
+        if not op.view:
+            return self._by_name(step)
+        value, params, moved = op.value, step.params, -op.indices or None
+
+        def run(*arrays: Any) -> Any:
+            operands = [cuda.array(a) for a in arrays[:moved]]
+            return value(cuda.xp, *operands, *[cuda.host(a) for a in arrays[len(operands) :]], **params)
+
+        return run
+
+    def _by_name(self, step: Step) -> Kernel:
+        cuda, params = self.cuda, step.params
+        found = self.ops.get(step.op.name)
+        if found is None:
+            raise UnimplementedError(
+                f"`{step.op.name}` has no kernel for {cuda.name}. Run it on the host: `with tf.device('/CPU:0'):`."
+            )
+        return lambda *arrays: found(cuda, *[cuda.array(a) for a in arrays], **params)
+
+    def _unspelled(self, step: Step) -> Kernel:
+        """An op that should have become part of a cluster."""
+        raise UnimplementedError(
+            f"`{step.op.name}` of these dtypes has no kernel for {self.cuda.name}. Run it on the host: `with "
+            "tf.device('/CPU:0'):`, or cast its operands."
+        )
+
+    def _call(self, step: Step) -> Kernel:
+        return self.program(step.params["graph"])
+
+    def _ruled(self, step: Step) -> Kernel:
+        count = step.params["results"]
+        return (lambda x, *others: x) if count == 1 else (lambda *arrays: arrays[:count])
+
+    def _constant(self, step: Step) -> Kernel:
+        shape, dtype = step.params["shape"], step.params["dtype"].numpy_dtype
+        value = np.asarray(step.params["value"]).astype(dtype)[()]
+        if not shape:
+            return lambda: self.cuda.number(value)
+
+        def run() -> Any:
+            made = self.cuda.empty(shape, dtype)
+            made.fill(value)
+            return made
+
+        return run
+
+    def _positions(self, step: Step) -> Kernel:
+        known = np.array(list(step.params["value"]), np.int64).view(Known)
+        return lambda: known
+
+    def _host(self, step: Step) -> Kernel:
+        function, cuda = step.params["function"], self.cuda
+        return lambda *arrays: function(*[cuda.host(a)[()] for a in arrays])
+
+    def _add_stacks(self, step: Step) -> Kernel:
+        return control.stack_adder(self.alone(ADD.bind()))
+
+
+def _around_graphs(rule: Callable[[Step, control.Compile], Kernel]) -> Callable[[Lowering, Step], Kernel]:
+    """The function of a branch or a loop, which runs the programs of its graphs."""
+    return lambda lowering, step: rule(step, lowering.program)
+
+
+RULES: dict[type, Callable[[Lowering, Step], Kernel]] = {
+    Fused: Lowering._fused,
+    Contraction: Lowering._contraction,
+    Structural: Lowering._structural,
+    Opaque: Lowering._by_name,
+    Assemble: Lowering._by_name,
+    Pointwise: Lowering._unspelled,
+    Reduction: Lowering._unspelled,
+    Call: Lowering._call,
+    Ruled: Lowering._ruled,
+    Constant: Lowering._constant,
+    Positions: Lowering._positions,
+    Host: Lowering._host,
+    Cond: _around_graphs(control.cond),
+    While: _around_graphs(control.while_loop),
+    Scan: _around_graphs(control.scan),
+    Checkpoint: _around_graphs(control.checkpoint),
+    StackSum: Lowering._add_stacks,
+    EmptyStack: lambda lowering, step: control.Stack,
+}
+
+
+def _single(results: tuple[Any, ...]) -> Any:
+    return results[0] if len(results) == 1 else results

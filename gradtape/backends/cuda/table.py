@@ -1,0 +1,11 @@
+"""The ops that are no clusters on a device, by name. Floor: backends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from gradtape.ir.graph import Graph
+
+OPS: dict[str, Callable[..., Any]] = {}
+EXPANSIONS: dict[str, Callable[..., Graph]] = {}

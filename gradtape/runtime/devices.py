@@ -1,0 +1,134 @@
+"""Where tensors are: on the host, or on the device of this process; and where new ones go. Floor: runtime.
+
+What runs goes where its operands are; numbers and arrays of the host follow those of a device, and are copied once.
+Where nothing is on a device, work stays on the host, unless `tf.device` says otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from gradtape.backends.control import Stack
+from gradtape.backends.cuda.device import Cuda
+from gradtape.backends.cuda.lowering import Lowering
+from gradtape.backends.cuda.products import is_product
+from gradtape.backends.cuda.table import EXPANSIONS, OPS
+from gradtape.ir.graph import Graph
+from gradtape.ir.show import show
+from gradtape.kernels.cuda_spelling import spells_cuda
+from gradtape.runtime.state import STATE, State
+from gradtape.transforms.fuse import fuse
+from gradtape.transforms.opened import opened
+from gradtape.transforms.simplify import flattened, simplify
+
+Kernel = Callable[..., Any]
+
+
+class Device:
+    """The device that this process uses, and the functions of steps on it."""
+
+    def __init__(self, cuda: Cuda) -> None:
+        self.cuda = cuda
+        self.lowering = Lowering(cuda, prepared, OPS)
+
+    @property
+    def name(self) -> str:
+        return self.cuda.name
+
+
+class Devices:
+    """None but the host, until `use`."""
+
+    def __init__(self) -> None:
+        self.device: Device | None = None
+
+    def use(self, cuda: Cuda | None) -> None:
+        """Give this process a device (None: take it away)."""
+        self.device = None if cuda is None else Device(cuda)
+        State.alone = HOST_ALONE if cuda is None else f"{cuda.key}, alone"
+
+
+HOST_ALONE = State.alone
+DEVICES = Devices()
+
+
+def prepared(graph: Graph) -> Graph:
+    """A graph as a device runs it: in clusters, products and what has kernels of its own."""
+    graph = simplify(opened(flattened(graph), is_product, EXPANSIONS))
+    runs = fuse(graph, spells_cuda, 1, siblings=True)
+    show("plan", "what runs on the device", lambda: runs)
+    return runs
+
+
+def on_host(array: Any) -> Any:
+    """An array or number as NumPy has it; waits for what is on a device."""
+    if isinstance(array, np.ndarray | np.generic) or DEVICES.device is None:
+        return array
+    if isinstance(array, Stack):
+        return Stack(map(on_host, array))
+    return DEVICES.device.cuda.host(array)
+
+
+def is_on_device(array: Any) -> bool:
+    """Whether an array, or what a stack holds, is on a device."""
+    device = DEVICES.device
+    if device is None:
+        return False
+    if isinstance(array, Stack):
+        return any(map(is_on_device, array))
+    return device.cuda.owns(array)
+
+
+def placed(array: Any) -> Any:
+    """A new array of the host where new tensors go: numbers with a fraction on the device, where there is one; the
+    others stay, since they mostly say where and how many. `tf.device` sends all of them."""
+    device, place = DEVICES.device, STATE.place
+    if device is None or place == "CPU" or array.dtype == object:
+        return array
+    if place is None and not (array.ndim and is_fractional(array.dtype)):
+        return array
+    return device.cuda.array(array) if array.ndim else device.cuda.number(array)
+
+
+def empty_beside(array: Any, shape: tuple[int, ...]) -> Any:
+    """An array with anything in it, where another one is, and of its dtype."""
+    if DEVICES.device is not None and is_on_device(array):
+        return DEVICES.device.cuda.empty(shape, array.dtype)
+    return np.empty(shape, array.dtype)
+
+
+def like(array: Any, values: Any) -> Any:
+    """An array of the host where another one is."""
+    device = DEVICES.device
+    return device.cuda.array(values) if device is not None and is_on_device(array) else values
+
+
+def is_fractional(dtype: np.dtype[Any]) -> bool:
+    """Whether it is floating or complex; the small floating types are of NumPy's kind V."""
+    return dtype.kind in "fcV"
+
+
+class Placed:
+    """What runs where its operands are. `host`, `device`: make the function for each, when it is first needed."""
+
+    def __init__(self, host: Callable[[], Kernel], device: Callable[[Lowering], Kernel]) -> None:
+        self.make_host, self.make_device = host, device
+        self.host: Kernel | None = None
+        self.device: Kernel | None = None
+
+    def __call__(self, *arrays: Any) -> Any:
+        if self.goes_to_device(arrays):
+            if self.device is None:
+                assert DEVICES.device is not None
+                self.device = self.make_device(DEVICES.device.lowering)
+            return self.device(*arrays)
+        if self.host is None:
+            self.host = self.make_host()
+        return self.host(*map(on_host, arrays)) if STATE.place == "CPU" else self.host(*arrays)
+
+    def goes_to_device(self, arrays: Sequence[Any]) -> bool:
+        if STATE.place == "CPU" or any(getattr(a, "dtype", None) == object for a in arrays):
+            return False
+        return STATE.place is not None or not arrays or any(map(is_on_device, arrays))

@@ -1,0 +1,50 @@
+"""A graph without compositions: what runs on a device has no functions of the host for them. Floor: transforms."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from gradtape.ir.aval import Aval
+from gradtape.ir.graph import Graph, Node, Value
+from gradtape.ops.composite import Composite
+from gradtape.ops.contraction import Contraction
+from gradtape.ops.op import apply
+from gradtape.ops.reduction import Reduction
+from gradtape.transforms.atoms import products_added
+from gradtape.transforms.simplify import rebuild_from
+
+Expansions = Mapping[str, Callable[..., Graph]]
+IsProduct = Callable[[str, Any], bool]
+
+
+def opened(graph: Graph, is_product: IsProduct, expansions: Expansions) -> Graph:
+    """The same outputs, with the graphs that stand for nodes in their place.
+
+    `is_product`: (subscripts, dtype); whether a library multiplies these matrices: others become products of elements
+    that are added. `expansions`: of ops by name, (avals, **params) to the graph that does their work."""
+    new: dict[int, Value] = {id(v): v for v in graph.inputs}
+    changed = False
+    for node in graph.nodes:
+        operands = [new[id(v)] for v in node.inputs]
+        inside = _graph_of(node, is_product, expansions)
+        if inside is None:
+            same = all(a is b for a, b in zip(operands, node.inputs, strict=True))
+            results = node.outputs if same else apply(node.step, operands)
+        else:
+            changed = True
+            results = tuple(rebuild_from(opened(inside, is_product, expansions), operands))
+        new.update((id(v), r) for v, r in zip(node.outputs, results, strict=True))
+    return Graph(graph.inputs, [new[id(v)] for v in graph.outputs]) if changed else graph
+
+
+def _graph_of(node: Node, is_product: IsProduct, expansions: Expansions) -> Graph | None:
+    op, params = node.step.op, node.step.params
+    avals: tuple[Aval, ...] = tuple(v.aval for v in node.inputs)
+    if op.name in expansions:
+        return expansions[op.name](avals, **params)
+    if isinstance(op, Composite) or (isinstance(op, Reduction) and op.body is not None):
+        return op.expand(avals, **params)
+    if isinstance(op, Contraction) and not is_product(params["subscripts"], avals[0].dtype.numpy_dtype):
+        return products_added(params["subscripts"], avals)
+    return None
