@@ -29,3 +29,9 @@ def names_in_doctests(request: pytest.FixtureRequest) -> None:
         import gradtape as tf
 
         namespace.update(tf=tf, np=np)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--device", choices=("cpu", "emulated", "cuda"), default="cpu", help="where tensors are: cpu, emulated or cuda"
+    )

@@ -20,8 +20,8 @@ from gradtape.kernels.spelling import spells
 from gradtape.ops.call import HostRule, call_step
 from gradtape.ops.op import Step, constant
 from gradtape.runtime.collector import put_off
-from gradtape.runtime.dispatch import execute
 from gradtape.runtime.devices import DEVICES, Placed
+from gradtape.runtime.dispatch import execute
 from gradtape.runtime.indexed_slices import IndexedSlices
 from gradtape.runtime.listing import changes, plan_text
 from gradtape.runtime.record import Path, Recorder, TrieNode

@@ -24,10 +24,10 @@ from gradtape.ir.shapes import shape_text, size_of
 from gradtape.kernels.memory import POOL
 from gradtape.ops.op import emit
 from gradtape.runtime.backward import PROGRAMS, CompiledGraph
+from gradtape.runtime.devices import empty_beside, is_on_device, on_host
 from gradtape.runtime.jacobian import vectorized_rows
 from gradtape.runtime.pullback import Backward, Reads, traced_backward
 from gradtape.runtime.record import Path, Recorder, TrieNode
-from gradtape.runtime.devices import empty_beside, is_on_device, on_host
 from gradtape.runtime.tensor import Tensor, from_array, wrap
 from gradtape.transforms.peak import peak_bytes
 from gradtape.transforms.rows.leaving import dense

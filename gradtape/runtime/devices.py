@@ -85,7 +85,7 @@ def placed(array: Any) -> Any:
     """A new array of the host where new tensors go: numbers with a fraction on the device, where there is one; the
     others stay, since they mostly say where and how many. `tf.device` sends all of them."""
     device, place = DEVICES.device, STATE.place
-    if device is None or place == "CPU" or array.dtype == object:
+    if device is None or place == "CPU" or _is_text(array):
         return array
     if place is None and not (array.ndim and is_fractional(array.dtype)):
         return array
@@ -110,6 +110,11 @@ def is_fractional(dtype: np.dtype[Any]) -> bool:
     return dtype.kind in "fcV"
 
 
+def _is_text(array: Any) -> bool:
+    """Whether it is an array of strings: those stay on the host."""
+    return isinstance(array, np.ndarray) and array.dtype.hasobject
+
+
 class Placed:
     """What runs where its operands are. `host`, `device`: make the function for each, when it is first needed."""
 
@@ -129,6 +134,6 @@ class Placed:
         return self.host(*map(on_host, arrays)) if STATE.place == "CPU" else self.host(*arrays)
 
     def goes_to_device(self, arrays: Sequence[Any]) -> bool:
-        if STATE.place == "CPU" or any(getattr(a, "dtype", None) == object for a in arrays):
+        if STATE.place == "CPU" or any(map(_is_text, arrays)):
             return False
         return STATE.place is not None or not arrays or any(map(is_on_device, arrays))

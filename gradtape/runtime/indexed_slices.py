@@ -13,10 +13,10 @@ from gradtape.ops.arithmetic import NEGATIVE
 from gradtape.ops.indexing import SCATTER_ADD
 from gradtape.runtime import convert as conversion
 from gradtape.runtime.convert import convert
+from gradtape.runtime.devices import on_host
 from gradtape.runtime.dispatch import binary, unary
 from gradtape.runtime.state import quietly
 from gradtape.runtime.subscript import positions
-from gradtape.runtime.devices import on_host
 from gradtape.runtime.tensor import Tensor, from_array
 
 

@@ -1,4 +1,4 @@
-"""Contractions as products of cuBLAS: on views wherever strides allow, so that no copy comes before. Floor: backends."""
+"""Contractions as products of cuBLAS: on views wherever strides allow, without a copy. Floor: backends."""
 
 from __future__ import annotations
 
@@ -54,7 +54,8 @@ def contraction(cuda: Cuda, subscripts: str) -> Callable[[Any, Any], Any]:
             result.fill(0)
             return result
         target = _strides(result, out, (groups.batch, groups.rows, groups.columns))
-        if target is None or not _is_matrix(target, _counts(sizes, groups.rows, groups.columns)):
+        counts = _count(sizes, groups.rows), _count(sizes, groups.columns)
+        if target is None or not _is_matrix(target, counts):
             result = cuda.empty(tuple(sizes[c] for c in canonical), a.dtype)
             _multiply(cuda, groups, sizes, (a, left), (b, right), (result, canonical))
             return result.transpose(back)
@@ -64,15 +65,15 @@ def contraction(cuda: Cuda, subscripts: str) -> Callable[[Any, Any], Any]:
     return run
 
 
-def _counts(sizes: dict[str, int], *groups: str) -> tuple[int, ...]:
-    return tuple(math.prod(sizes[c] for c in g) for g in groups)
+def _count(sizes: dict[str, int], letters: str) -> int:
+    return math.prod(sizes[c] for c in letters)
 
 
 Lettered = tuple[Any, str]
 
 
 def _multiply(cuda: Cuda, g: Groups, sizes: dict[str, int], a: Lettered, b: Lettered, c: Lettered) -> None:
-    batch, m, n, k = _counts(sizes, *g[:3], g.summed)
+    batch, m, n, k = (_count(sizes, letters) for letters in g)
     a, a_strides = _readable(cuda, a, (g.batch, g.rows, g.summed), (m, k))
     b, b_strides = _readable(cuda, b, (g.batch, g.summed, g.columns), (k, n))
     c_strides = _strides(*c, (g.batch, g.rows, g.columns))
@@ -82,8 +83,11 @@ def _multiply(cuda: Cuda, g: Groups, sizes: dict[str, int], a: Lettered, b: Lett
     if made.operation == PLAIN:
         cuda.blas.gemm(c[0].dtype, (m, n, k), left, right, made, batch)
         return
-    turned = [x._replace(operation=TRANSPOSED - x.operation) for x in (right, left, made)]
-    cuda.blas.gemm(c[0].dtype, (n, m, k), *turned, batch)
+    cuda.blas.gemm(c[0].dtype, (n, m, k), _turned(right), _turned(left), _turned(made), batch)
+
+
+def _turned(x: Matrices) -> Matrices:
+    return x._replace(operation=TRANSPOSED - x.operation)
 
 
 def _readable(
