@@ -1,12 +1,14 @@
 """`tf.keras`: layers, optimizers, losses and initializers, built on the public functions only. Floor: keras."""
 
-from gradtape.keras import activations, initializers, layers, losses, models, optimizers
+from gradtape.keras import activations, initializers, layers, losses, mixed_precision, models, optimizers
 from gradtape.keras.layers import Input, Layer
 from gradtape.keras.losses import Loss
 from gradtape.keras.models import Model, Sequential
 from gradtape.keras.optimizers import Optimizer
+from gradtape.keras.policies import DTypePolicy
 
 __all__ = [
+    "DTypePolicy",
     "Input",
     "Layer",
     "Loss",
@@ -17,6 +19,7 @@ __all__ = [
     "initializers",
     "layers",
     "losses",
+    "mixed_precision",
     "models",
     "optimizers",
 ]

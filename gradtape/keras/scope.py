@@ -6,15 +6,18 @@ import contextlib
 import threading
 from collections.abc import Iterator
 
+from gradtape.ir.dtypes import DType
 from gradtape.runtime.state import STATE
 
 
 class Scope(threading.local):
-    """Of the calls at work in this thread: whether they train (None: nobody said), and their layers' names."""
+    """Of the calls at work in this thread: whether they train (None: nobody said), their layers' names, and the dtype
+    that the innermost one reads floating weights in (None: each in its own)."""
 
     def __init__(self) -> None:
         self.training: bool | None = None
         self.path: tuple[str, ...] = ()
+        self.compute: DType | None = None
 
 
 SCOPE = Scope()

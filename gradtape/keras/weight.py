@@ -4,19 +4,44 @@ from __future__ import annotations
 
 from typing import Any
 
+from gradtape.api.elementwise import cast
 from gradtape.ir.dtypes import as_dtype
 from gradtape.ir.shapes import shape_text
+from gradtape.keras.scope import SCOPE
+from gradtape.runtime.tensor import Tensor
 from gradtape.runtime.variable import Variable
 
 
 class Weight(Variable):
-    """A `tf.Variable` named as Keras names them: `name` is "kernel", `path` is "dense/kernel"."""
+    """A `tf.Variable` named as Keras names them: `name` is "kernel", `path` is "dense/kernel".
 
-    def __init__(self, value: Any, path: str, dtype: Any, trainable: bool = True, constraint: Any = None) -> None:
+    In calls of layers that compute in another dtype than they keep their weights in, ops see it in that dtype,
+    unless `autocast` is False."""
+
+    def __init__(
+        self,
+        value: Any,
+        path: str,
+        dtype: Any,
+        trainable: bool = True,
+        constraint: Any = None,
+        autocast: bool = True,
+    ) -> None:
         super().__init__(
             value, trainable=trainable, name=path.rpartition("/")[2], dtype=as_dtype(dtype), constraint=constraint
         )
         self.path = path
+        self.autocast = autocast and self._aval.dtype.is_floating
+
+    def value(self) -> Tensor:
+        found, wanted = self.read(), SCOPE.compute
+        return found if wanted is None or not self.autocast else cast(found, wanted)
+
+    def _operand(self, value: Any) -> Tensor:
+        """What is assigned; in such calls of another floating dtype too."""
+        if SCOPE.compute is None or not self._aval.dtype.is_floating:
+            return super()._operand(value)
+        return cast(value.read() if isinstance(value, Variable) else value, self._aval.dtype)
 
     @property
     def name(self) -> str:
@@ -29,7 +54,8 @@ class Weight(Variable):
         )
 
     def __deepcopy__(self, memo: Any) -> Weight:
-        return Weight(self.numpy(), self.path, self.dtype, self._trainable, self.constraint)
+        return Weight(self.numpy(), self.path, self.dtype, self._trainable, self.constraint, self.autocast)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Weight, (self.numpy(), self.path, self.dtype.name, self._trainable, self.constraint)
+        arguments = (self.numpy(), self.path, self.dtype.name, self._trainable, self.constraint, self.autocast)
+        return Weight, arguments

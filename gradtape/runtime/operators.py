@@ -30,7 +30,7 @@ def operand(value: Any, dtype: DType) -> Tensor:
     if isinstance(value, Tensor):
         return value
     if isinstance(value, Variable):
-        return value.read()
+        return value.value()
     return convert(value, dtype)
 
 
@@ -218,7 +218,7 @@ def methods() -> dict[str, Callable[..., Any]]:
 
 def _of_variable(method: Callable[..., Any]) -> Callable[..., Any]:
     """The same operator on a variable: on its present value."""
-    return lambda self, *others: method(self.read(), *others)
+    return lambda self, *others: method(self.value(), *others)
 
 
 for _name, _method in methods().items():

@@ -135,6 +135,7 @@ class Variable(Operators):
         return snapshot
 
     def value(self) -> Tensor:
+        """The present value, as ops see it when they are given the variable."""
         return self.read()
 
     def read_value(self) -> Tensor:
@@ -412,4 +413,4 @@ def _copied(tensor: Tensor) -> Tensor:
     return wrap(array, aval(tensor._aval.shape, tensor._aval.dtype))
 
 
-conversion.converters.append((Variable, lambda v: v.read()))
+conversion.converters.append((Variable, lambda v: v.value()))

@@ -94,6 +94,37 @@ def adam(
     yield x
 
 
+def rmsprop(
+    x: Array,
+    rates: Sequence[float],
+    rho: float = 0.9,
+    momentum: float = 0.0,
+    epsilon: float = 1e-7,
+    centered: bool = False,
+) -> Iterator[Any]:
+    mean, square, moved = np.zeros_like(x), np.zeros_like(x), np.zeros_like(x)
+    for rate in rates:
+        g = yield x
+        mean = rho * mean + (1 - rho) * g
+        square = rho * square + (1 - rho) * g**2
+        moved = momentum * moved + rate * g / np.sqrt(square - centered * mean**2 + epsilon)
+        x = x - moved
+    yield x
+
+
+def decayed(
+    x: Array, rates: Sequence[float], weight_decay: float, rule: Callable[..., Iterator[Any]], **options: Any
+) -> Iterator[Any]:
+    """Another rule, with the variable made smaller before each step."""
+    steps = rule(np.zeros_like(x), rates, **options)
+    moved = next(steps)
+    for rate in rates:
+        g = yield x
+        after = steps.send(g)
+        x, moved = x * (1 - weight_decay * rate) + (after - moved), after
+    yield x
+
+
 # ------------------------------------------------------------------ derivatives
 
 
@@ -108,3 +139,40 @@ def numeric_gradient(f: Callable[[Array], float], x: Array, step: float = 1e-3) 
             values.append(f(moved))
         found[at] = (values[0] - 8 * values[1] + 8 * values[2] - values[3]) / (12 * step)
     return found
+
+
+# ------------------------------------------------------------------ images
+
+
+def windows(x: Array, size: Sequence[int], strides: Sequence[int], dilations: Sequence[int], same: bool) -> Array:
+    """(batch, rows, columns, height, width, channels): the windows of images with channels last; NaN outside."""
+    reach = [(k - 1) * d + 1 for k, d in zip(size, dilations, strict=True)]
+    before = [0, 0]
+    counts = [(n - r) // s + 1 for n, r, s in zip(x.shape[1:3], reach, strides, strict=True)]
+    if same:
+        counts = [-(-n // s) for n, s in zip(x.shape[1:3], strides, strict=True)]
+        missing = [(c - 1) * s + r - n for c, s, r, n in zip(counts, strides, reach, x.shape[1:3], strict=True)]
+        before = [max(0, m) // 2 for m in missing]
+    found = np.full((len(x), *counts, *size, x.shape[-1]), np.nan)
+    for at in np.ndindex(*counts, *size):
+        i, j = (c * s + k * d - b for c, k, s, d, b in zip(at[:2], at[2:], strides, dilations, before, strict=True))
+        if 0 <= i < x.shape[1] and 0 <= j < x.shape[2]:
+            found[(slice(None), *at)] = x[:, i, j]
+    return found
+
+
+def convolved(
+    x: Array, kernel: Array, strides: Sequence[int], dilations: Sequence[int], same: bool, groups: int
+) -> Array:
+    """Images under a kernel (height, width, channels / groups, filters), group by group."""
+    parts = np.nan_to_num(windows(x, kernel.shape[:2], strides, dilations, same))
+    pairs = zip(np.split(parts, groups, -1), np.split(kernel, groups, -1), strict=True)
+    return np.concatenate([np.einsum("nijhwc,hwcf->nijf", part, k) for part, k in pairs], -1)
+
+
+def normalized(x: Array, axes: tuple[int, ...], gamma: Array, beta: Array, epsilon: float) -> Array:
+    """Layer normalization, with gamma and beta in the order of the axes."""
+    along = [n if k in axes else 1 for k, n in enumerate(x.shape)]
+    centred = x - x.mean(axes, keepdims=True)
+    root = np.sqrt((centred**2).mean(axes, keepdims=True) + epsilon)
+    return centred / root * gamma.reshape(along) + beta.reshape(along)

@@ -13,10 +13,11 @@ import numpy as np
 from gradtape.api.arguments import integers
 from gradtape.api.creation import convert_to_tensor, zeros
 from gradtape.api.elementwise import cast
-from gradtape.ir.dtypes import DType, as_dtype, float32
+from gradtape.ir.dtypes import DType, as_dtype
 from gradtape.keras import initializers
 from gradtape.keras.layers.inputs import InputSpec, dims_of, shapes_of
 from gradtape.keras.names import unique_name
+from gradtape.keras.policies import DTypePolicy, policy_of
 from gradtape.keras.scope import SCOPE, named, unrecorded
 from gradtape.keras.weight import Weight
 from gradtape.runtime.tensor import Tensor
@@ -35,7 +36,8 @@ class Layer:
     Args:
       name: the default is the class' name in lower case, with a number from the second on.
       trainable: whether `trainable_variables` lists any.
-      dtype: of the weights and of what is computed; floating inputs are cast to it.
+      dtype: of the weights and of what is computed, floating inputs are cast to it; or a policy
+        (`tf.keras.mixed_precision`), by name too, with one dtype for each. The default is the global policy.
       input_shape: of one example, so that a `Sequential` can build at once.
 
     >>> import gradtape as tf
@@ -53,7 +55,10 @@ class Layer:
     input_spec: InputSpec | None = None
     _name: str | None = None
     _trainable = True
-    _dtype: DType = float32
+    _policy: DTypePolicy
+    _dtype: DType  # of the weights
+    _compute: DType
+    _casts_inputs = True  # floating inputs are cast to `_compute`
     _example: tuple[int | None, ...] | None = None
     _input_shape: Any = None
     _training_at: int | None = None
@@ -62,6 +67,7 @@ class Layer:
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         layer = super().__new__(cls)
         layer._weights = []  # here, so that a subclass need not call `super().__init__()` first
+        layer._use(policy_of(None))
         return layer
 
     def __init__(
@@ -69,9 +75,13 @@ class Layer:
     ) -> None:
         self._name = name or unique_name(type(self))
         self._trainable = bool(trainable)
-        self._dtype = float32 if dtype is None else as_dtype(dtype)
+        if dtype is not None:
+            self._use(policy_of(dtype))
         if input_shape is not None:
             self._example = tuple(input_shape)
+
+    def _use(self, policy: DTypePolicy) -> None:
+        self._policy, self._dtype, self._compute = policy, policy.variable, policy.compute
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -100,6 +110,7 @@ class Layer:
         trainable: bool = True,
         constraint: Callable[[Any], Any] | None = None,
         name: str | None = None,
+        autocast: bool = True,
     ) -> Weight:
         """A new variable of this layer.
 
@@ -110,13 +121,19 @@ class Layer:
           trainable: whether gradients are wanted for it.
           constraint: a function that the optimizer applies to the value after each update.
           name: "kernel", "bias", ...
+          autocast: whether calls read it in the dtype that they compute in, where that is another than its own.
+
+        Raises:
+          ValueError: a constraint that is no function.
         """
+        if constraint is not None and not callable(constraint):
+            raise ValueError(f"A constraint should be a function of the value, got {constraint!r}.")
         kind = self._dtype if dtype is None else as_dtype(dtype)
         begin = initializers.get(initializer or ("glorot_uniform" if kind.is_floating else "zeros"))
         path = SCOPE.path if SCOPE.path and SCOPE.path[-1] == self.name else (*SCOPE.path, self.name)
         with outside():
             value = begin(integers(shape, "shape"), dtype=kind)
-        weight = Weight(value, "/".join((*path, name or "variable")), kind, trainable, constraint)
+        weight = Weight(value, "/".join((*path, name or "variable")), kind, trainable, constraint, autocast)
         self._weights.append(weight)
         return weight
 
@@ -128,7 +145,7 @@ class Layer:
         `training` reaches every layer inside that takes it, and is passed on only to those.
         """
         prepared = self._prepared(inputs)
-        outer = SCOPE.training, SCOPE.path
+        outer = SCOPE.training, SCOPE.path, SCOPE.compute
         training = self._resolved(args, kwargs)
         SCOPE.training, SCOPE.path = training, (*outer[1], self.name)
         try:
@@ -136,9 +153,10 @@ class Layer:
                 self._check(prepared)
             if not self.built:
                 self.build(shapes_of(prepared))
+            SCOPE.compute = None if self._compute is self._dtype else self._compute
             return callback(self.call)(prepared, *args, **kwargs)
         finally:
-            SCOPE.training, SCOPE.path = outer
+            SCOPE.training, SCOPE.path, SCOPE.compute = outer
 
     def _resolved(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool | None:
         """Whether this call trains: as it says itself, else as the call around it; put where `call` takes it."""
@@ -156,14 +174,15 @@ class Layer:
         return training
 
     def _prepared(self, inputs: Any) -> Any:
-        """The inputs as tensors, floating ones in the layer's dtype; structures of tensors stay structures."""
+        """The inputs as tensors, floating ones in the layer's compute dtype; structures of tensors stay structures."""
         if isinstance(inputs, dict):
             return {k: self._prepared(v) for k, v in inputs.items()}
         if isinstance(inputs, list | tuple) and any(isinstance(v, Tensor | Variable | np.ndarray) for v in inputs):
             return type(inputs)([self._prepared(v) for v in inputs])
         tensor = convert_to_tensor(inputs)
         dtype = tensor._aval.dtype
-        return cast(tensor, self._dtype) if dtype.is_floating and dtype is not self._dtype else tensor
+        casts = self._casts_inputs and dtype.is_floating and dtype is not self._compute
+        return cast(tensor, self._compute) if casts else tensor
 
     def _check(self, prepared: Any) -> None:
         if self.input_spec is None:
@@ -181,7 +200,7 @@ class Layer:
         """
         dims = dims_of(input_shape)
         with unrecorded():
-            made = self(zeros([1 if d is None else d for d in dims], self._dtype), training=False)
+            made = self(zeros([1 if d is None else d for d in dims], self._compute), training=False)
         shape: tuple[int | None, ...] = made._aval.dims
         return (None, *shape[1:]) if dims[:1] == (None,) else shape
 
@@ -195,11 +214,17 @@ class Layer:
 
     @property
     def dtype(self) -> str:
+        """The dtype of the weights."""
         return self._dtype.name
 
     @property
+    def dtype_policy(self) -> DTypePolicy:
+        """In which dtypes the layer keeps its weights and computes."""
+        return self._policy
+
+    @property
     def compute_dtype(self) -> str:
-        return self._dtype.name
+        return self._compute.name
 
     @property
     def variable_dtype(self) -> str:
@@ -335,7 +360,8 @@ def _marking(build: Callable[..., None]) -> Callable[..., None]:
     return marked
 
 
-_LEAVES = frozenset([str, int, float, bool, type(None), FunctionType, DType, InputSpec])  # with nothing inside
+# With nothing inside.
+_LEAVES = frozenset([str, int, float, bool, type(None), FunctionType, DType, DTypePolicy, InputSpec])
 
 
 def inside(layer: Layer, kind: type | tuple[type, ...]) -> list[Any]:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from gradtape.api import random
 from gradtape.api.elementwise import cast, where
-from gradtape.api.layout import reshape
+from gradtape.api.layout import reshape, transpose
 from gradtape.api.products import matmul
 from gradtape.keras import activations, initializers
 from gradtape.keras.layers.base import Layer
-from gradtape.keras.layers.inputs import InputSpec
+from gradtape.keras.layers.inputs import Dims, InputSpec, is_integer, positive_integer
+from gradtape.keras.layers.windows import format_named
 from gradtape.runtime.tensor import Tensor
 
 
@@ -23,6 +25,7 @@ class Dense(Layer):
       activation: by name or as a function; None for none.
       use_bias: whether there is a bias.
       kernel_initializer, bias_initializer: by name or as a function.
+      kernel_constraint, bias_constraint: functions that the optimizer applies to the values after each update.
       **options: `name`, `trainable`, `dtype`, `input_shape`, as `Layer` takes them.
 
     Weights:
@@ -44,31 +47,38 @@ class Dense(Layer):
         use_bias: bool = True,
         kernel_initializer: Any = "glorot_uniform",
         bias_initializer: Any = "zeros",
+        kernel_constraint: Callable[[Any], Any] | None = None,
+        bias_constraint: Callable[[Any], Any] | None = None,
         **options: Any,
     ) -> None:
         super().__init__(**options)
-        if isinstance(units, bool) or not hasattr(units, "__index__") or int(units) <= 0:
-            raise ValueError(f"`units` should be a positive integer, got {units!r} of type {type(units).__name__}.")
-        self.units = int(units)
+        self.units = positive_integer(units, "units")
         self.activation = activations.get(activation)
         self.use_bias = bool(use_bias)
         self.kernel_initializer = initializers.get(kernel_initializer)
         self.bias_initializer = initializers.get(bias_initializer)
+        self.kernel_constraint, self.bias_constraint = kernel_constraint, bias_constraint
         self.input_spec = InputSpec(min_ndim=2)
 
     def build(self, input_shape: Any) -> None:
         inputs = last_size(self, input_shape)
-        self.kernel = self.add_weight((inputs, self.units), self.kernel_initializer, name="kernel")
-        self.bias = self.add_weight((self.units,), self.bias_initializer, name="bias") if self.use_bias else None
+        self.kernel = self.add_weight(
+            (inputs, self.units), self.kernel_initializer, constraint=self.kernel_constraint, name="kernel"
+        )
+        self.bias = (
+            self.add_weight((self.units,), self.bias_initializer, constraint=self.bias_constraint, name="bias")
+            if self.use_bias
+            else None
+        )
         self.input_spec = InputSpec(min_ndim=2, axes={-1: inputs})
 
     def call(self, inputs: Tensor) -> Tensor:
-        x = matmul(cast(inputs, self._dtype), self.kernel)
+        x = matmul(cast(inputs, self._compute), self.kernel)
         if self.bias is not None:
             x = x + self.bias
         return x if self.activation is activations.linear else self.activation(x)
 
-    def compute_output_shape(self, input_shape: Any) -> tuple[int | None, ...]:
+    def compute_output_shape(self, input_shape: Any) -> Dims:
         return (*tuple(input_shape)[:-1], self.units)
 
 
@@ -97,24 +107,34 @@ class Activation(Layer):
     def call(self, inputs: Tensor) -> Tensor:
         return self.activation(inputs)
 
+    def compute_output_shape(self, input_shape: Any) -> Dims:
+        return tuple(input_shape)
+
 
 class Flatten(Layer):
     """(batch, ...) as (batch, n); a vector becomes (batch, 1).
+
+    Args:
+      data_format: with "channels_first" channels are moved to the end before; the default is "channels_last".
+      **options: as `Layer` takes them.
 
     >>> import gradtape as tf
     >>> tf.keras.layers.Flatten()(tf.zeros([4, 3, 2])).shape
     TensorShape([4, 6])
     """
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, data_format: str | None = None, **options: Any) -> None:
         super().__init__(**options)
+        self.data_format = format_named(data_format)
         self.input_spec = InputSpec(min_ndim=1)
 
     def call(self, inputs: Tensor) -> Tensor:
+        if self.data_format == "channels_first" and inputs.ndim > 2:
+            inputs = transpose(inputs, [0, *range(2, inputs.ndim), 1])
         batch, *rest = inputs._aval.dims
         return reshape(inputs, [batch, math.prod(rest)])
 
-    def compute_output_shape(self, input_shape: Any) -> tuple[int | None, ...]:
+    def compute_output_shape(self, input_shape: Any) -> Dims:
         batch, *rest = tuple(input_shape)
         return batch, (None if None in rest else math.prod(rest))
 
@@ -130,7 +150,8 @@ class Dropout(Layer):
       **options: as `Layer` takes them.
 
     Raises:
-      ValueError: a rate that is no number from 0 to 1.
+      ValueError: a rate that is no number from 0 to 1, a `noise_shape` that is no list of positive integers and
+        None or has another number of axes than the input.
 
     >>> import gradtape as tf
     >>> layer = tf.keras.layers.Dropout(0.5)
@@ -144,16 +165,33 @@ class Dropout(Layer):
         super().__init__(**options)
         if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 <= rate <= 1:
             raise ValueError(f"`rate` should be a number from 0 to 1, got {rate!r}.")
-        self.rate, self.noise_shape, self.seed = float(rate), noise_shape, seed
+        self.rate, self.noise_shape, self.seed = float(rate), _noise_shape(noise_shape), seed
 
     def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
         if not training or self.rate == 0:
             return inputs
         dims = inputs._aval.dims
         if self.noise_shape is not None:
-            dims = tuple(own if d is None else int(d) for own, d in zip(dims, self.noise_shape, strict=True))
+            if len(dims) != len(self.noise_shape):
+                raise ValueError(
+                    f"`noise_shape` {self.noise_shape} of layer '{self.name}' should have an entry for each axis of "
+                    f"its input, got shape {inputs.shape}."
+                )
+            dims = tuple(own if d is None else d for own, d in zip(dims, self.noise_shape, strict=True))
         kept = random.uniform(dims, seed=self.seed) >= self.rate
         return where(kept, inputs * (1 / (1 - self.rate) if self.rate < 1 else 0.0), 0.0)
+
+    def compute_output_shape(self, input_shape: Any) -> Dims:
+        return tuple(input_shape)
+
+
+def _noise_shape(value: Any) -> Dims | None:
+    if value is None:
+        return None
+    parts = list(value) if isinstance(value, list | tuple) else [0]
+    if any(d is not None and (not is_integer(d) or d <= 0) for d in parts):
+        raise ValueError(f"`noise_shape` should be a list of positive integers and None, got {value!r}.")
+    return tuple(None if d is None else int(d) for d in parts)
 
 
 class InputLayer(Layer):

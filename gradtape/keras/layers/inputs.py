@@ -8,6 +8,8 @@ from typing import Any
 from gradtape.ir.shapes import TensorShape
 from gradtape.runtime.tensor import Tensor
 
+Dims = tuple[int | None, ...]
+
 
 @dataclass
 class InputSpec:
@@ -51,6 +53,22 @@ def dims_of(shape: Any) -> Any:
     if isinstance(shape, list | tuple) and all(d is None or hasattr(d, "__index__") for d in shape):
         return tuple(None if d is None else int(d) for d in shape)
     return shape
+
+
+def is_integer(value: Any) -> bool:
+    """Whether a value is an integer, Python's or NumPy's; True and False are none."""
+    return hasattr(value, "__index__") and not isinstance(value, bool)
+
+
+def positive_integer(value: Any, name: str) -> int:
+    """An argument that counts something.
+
+    Raises:
+      ValueError: anything but a positive integer.
+    """
+    if not is_integer(value) or int(value) <= 0:
+        raise ValueError(f"`{name}` should be a positive integer, got {value!r} of type {type(value).__name__}.")
+    return int(value)
 
 
 def shapes_of(prepared: Any) -> Any:
