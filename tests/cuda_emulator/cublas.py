@@ -77,7 +77,10 @@ class Matrices:
 
     @property
     def overlaps_itself(self) -> bool:
-        return self.batch > 1 and self.stride < (self.columns - 1) * self.leading + self.rows
+        """Whether matrices lie neither one behind the other nor between each other's columns."""
+        behind = self.stride >= (self.columns - 1) * self.leading + self.rows
+        between = self.stride >= self.rows and (self.batch - 1) * self.stride + self.rows <= self.leading
+        return self.batch > 1 and not (behind or between)
 
 
 def scalar(value: Any) -> complex:

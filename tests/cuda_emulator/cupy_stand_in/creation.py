@@ -14,8 +14,11 @@ __all__ = [
     "asarray",
     "ascontiguousarray",
     "asnumpy",
+    "broadcast_to",
+    "diagonal",
     "empty",
     "empty_like",
+    "flip",
     "full",
     "full_like",
     "get_array_module",
@@ -121,6 +124,21 @@ def asnumpy(a: Any, stream: Any = None, order: str = "C", out: Any = None, *, bl
     if isinstance(a, ndarray):
         return a.get(stream, order, out, blocking)
     return np.asarray(a)
+
+
+def broadcast_to(array: ndarray, shape: Any) -> ndarray:
+    """A view with the elements repeated."""
+    return array._view(lambda twin: np.broadcast_to(twin, shape))
+
+
+def flip(m: ndarray, axis: Any = None) -> ndarray:
+    """A view from the other end."""
+    return m._view(lambda twin: np.flip(twin, axis))
+
+
+def diagonal(a: ndarray, offset: int = 0, axis1: int = 0, axis2: int = 1) -> ndarray:
+    """A view of the elements whose places on two axes agree."""
+    return a._view(lambda twin: np.diagonal(twin, offset, axis1, axis2))
 
 
 def get_array_module(*args: Any) -> Any:
