@@ -202,8 +202,9 @@ from gradtape.api.transcendental import (
 from gradtape.batch_jacobians import BatchDependenceWarning
 from gradtape.caches import CacheInfo, cache_info
 from gradtape.checkpoints import checkpoint
-from gradtape.custom_rules import custom_gradient, grad_pass_through, recompute_grad
+from gradtape.custom_rules import custom_gradient
 from gradtape.functions import function
+from gradtape.gradients import grad_pass_through
 from gradtape.ir.dtypes import (
     DType,
     as_dtype,
@@ -230,6 +231,7 @@ from gradtape.ir.errors import NotVectorizable
 from gradtape.ir.shapes import TensorShape
 from gradtape.module import Module
 from gradtape.overrides import RegisterGradient, gradient_override_map, override_gradient
+from gradtape.recomputation import recompute_grad
 from gradtape.recording import UnconnectedGradients
 from gradtape.runtime.indexed_slices import IndexedSlices
 from gradtape.runtime.plans import JacobianPlan

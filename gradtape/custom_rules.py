@@ -12,37 +12,41 @@ from typing import Any
 
 import optree
 
-from gradtape.checkpoints import Checkpointed
 from gradtape.ir.aval import Aval
 from gradtape.ir.shapes import broadcast, shape_text
 from gradtape.ops.arithmetic import CAST
 from gradtape.ops.layout import BROADCAST_TO, RESHAPE
 from gradtape.recording import flatten, leaves_of
-from gradtape.runtime.control import is_staged
 from gradtape.runtime.convert import convert
 from gradtape.runtime.dispatch import execute, unary
 from gradtape.runtime.ruled import handed_out
 from gradtape.runtime.state import STATE
 from gradtape.runtime.tensor import Tensor
 from gradtape.runtime.variable import Variable
-from gradtape.tape import GradientTape
 from gradtape.transforms.differentiate import filled_step
 
 
-def custom_gradient(f: Callable[..., Any] | None = None) -> Any:
+def custom_gradient(f: Callable[..., Any] | None = None, *, jvp: Callable[..., Any] | None = None) -> Any:
     """Give a function its own gradient.
 
     Args:
       f: takes tensors (or structures of them) and returns `(result, grad_fn)`. `grad_fn` takes one cotangent
         per tensor of the result and returns one gradient per argument, or None; where f reads variables it
-        must take `variables=` too and return `(gradients, variable_gradients)`.
+        must take `variables=` too and return `(gradients, variable_gradients)`. Gradients are cast and broadcast
+        to their arguments.
+      jvp: the derivative for forward mode, `jvp(primals, tangents)`: tuples of the arguments and of their tangents
+        (None beside what is no tensor of numbers with a fraction) to the tangents of the result, in its structure.
+        Where f reads variables, it takes `variables=` and `variable_tangents=` too, two lists. It must be linear in
+        the tangents. A `grad_fn` that is linear in its cotangents needs none.
 
     Returns:
-      A function of the same arguments that returns the result alone.
+      A function of the same arguments that returns the result alone. Tensors that are given by keyword are arguments
+      like others; other keyword arguments are options, for which the rule returns no gradient, or None.
 
     Raises:
-      TypeError: f reads variables that `grad_fn` does not ask for.
-      ValueError: when the rule runs and returns the wrong number of gradients, or one of a wrong shape.
+      TypeError: f reads variables that `grad_fn` does not ask for, or a keyword-only argument is a tensor.
+      ValueError: when the rule runs and returns the wrong number of gradients, or one of a wrong shape; in forward
+        mode, a rule that may not be linear and came without `jvp`.
 
     >>> import gradtape as tf
     >>> @tf.custom_gradient
@@ -57,14 +61,19 @@ def custom_gradient(f: Callable[..., Any] | None = None) -> Any:
 
     Source: `tf.custom_gradient` of TensorFlow 2.
     """
+    if jvp is not None and not callable(jvp):
+        raise TypeError(f"`jvp` should be a function of primals and tangents, got {type(jvp).__name__}.")
     if f is None:
-        return custom_gradient
+        return functools.partial(custom_gradient, jvp=jvp)
+    if not callable(f):
+        raise TypeError(f"`custom_gradient` wants a function, got {type(f).__name__}.")
+    function: Callable[..., Any] = f
     signature = _signature(f)
 
     @functools.wraps(f)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         args, kwargs = _positional(signature, args, kwargs)
-        return _call(f, args, kwargs)
+        return _call(function, jvp, args, kwargs)
 
     return wrapped
 
@@ -100,9 +109,11 @@ def _with_tensors(kwargs: dict[str, Any]) -> list[str]:
     return [k for k, v in kwargs.items() if any(isinstance(t, Tensor | Variable) for t in leaves_of(v))]
 
 
-def _call(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    inputs = [convert(a) if isinstance(a, Tensor | Variable) else a for a in leaves_of(list(args))]
-    given = [a for a in leaves_of(list(args)) if isinstance(a, Variable)]
+def _call(f: Callable[..., Any], jvp: Callable[..., Any] | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    leaves: list[Any]
+    leaves, arguments = optree.tree_flatten(args, none_is_leaf=True)  # type: ignore[arg-type]
+    inputs = [convert(a) if isinstance(a, Tensor | Variable) else a for a in leaves]
+    given = [a for a in leaves if isinstance(a, Variable)]
     read: dict[int, Variable] = {}
 
     def note(v: Variable) -> None:
@@ -125,7 +136,9 @@ def _call(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) 
             "If using @custom_gradient with a function that uses variables, then grad_fn must accept a keyword "
             f"argument 'variables'. It reads: {', '.join(v.name for v in variables)}."
         )
-    pull = _Rule(rule, inputs, variables, [t._aval for t in inner], getattr(f, "__name__", "function"))
+    pull = _Rule(f, rule, inputs, arguments, kwargs, variables, [t._aval for t in inner])
+    if jvp is not None:
+        pull.push = _Push(pull, jvp, inputs, arguments)
     outputs = handed_out(inner, [*operands, *variables], pull)
     if STATE.recorders:
         for recorder in STATE.recorders:
@@ -155,19 +168,25 @@ def _takes_variables(rule: Callable[..., Any]) -> bool:
 
 
 class _Rule:
-    """The rule of one call: cotangents of its differentiable results to cotangents of its tensors."""
+    """The rule of one call: cotangents of its differentiable results to cotangents of its tensors. It holds none of
+    the arguments, but what a message says of them."""
 
     def __init__(
         self,
+        f: Callable[..., Any],
         rule: Callable[..., Any],
         inputs: list[Any],
+        arguments: Any,
+        options: dict[str, Any],
         variables: list[Variable],
         results: Sequence[Aval],
-        name: str,
     ) -> None:
-        self.rule, self.variables, self.name = rule, variables, name
+        self.f, self.rule, self.variables = f, rule, variables
+        self.name = getattr(f, "__name__", "function")
+        self.arguments, self.options = arguments, options
         self.wanted: list[Aval | None] = [t._aval if isinstance(t, Tensor) else None for t in inputs]
         self.results = list(results)
+        self.push: Callable[[Sequence[Tensor]], Sequence[Tensor | None]] | None = None
 
     def __call__(self, *cotangents: Tensor) -> Sequence[Tensor | None]:
         given = iter(cotangents)
@@ -176,17 +195,54 @@ class _Rule:
             answer, of_variables = self._with_variables(ups)
         else:
             answer, of_variables = self.rule(*ups), []
-        gradients = self._listed(answer)
-        if len(gradients) != len(self.wanted):
-            raise ValueError(
-                f"custom_gradient function expected to return {len(self.wanted)} gradients, but returned "
-                f"{len(gradients)} instead: `{self.name}` has {len(self.wanted)} arguments."
-            )
-        due = [
-            *zip(gradients, self.wanted, strict=True),
-            *((g, v._aval) for g, v in zip(of_variables, self.variables, strict=True)),
+        gradients = self._matched(self._listed(answer))
+        due = [*self.wanted, *(v._aval for v in self.variables)]
+        every = enumerate(zip([*gradients, *of_variables], due, strict=True))
+        return [fitted(g, a, self.name, functools.partial(self._place, i)) for i, (g, a) in every if a is not None]
+
+    def _place(self, k: int) -> str:
+        """The argument, or behind these the variable, that the k-th gradient is for."""
+        count = len(self.wanted)
+        return f"argument {k}, `{self._names()[k]}`" if k < count else f"variable `{self.variables[k - count].name}`"
+
+    def _matched(self, gradients: list[Any]) -> list[Any]:
+        """One gradient for each argument. None for an option that was given by keyword may be there too."""
+        count = len(self.wanted)
+        rest = gradients[count:]
+        if len(gradients) == count or (
+            self.options and len(gradients) == self._all_bound() and all(g is None for g in rest)
+        ):
+            return gradients[:count]
+        names = ", ".join(
+            f"`{n}`" if a is not None else f"`{n}` (no tensor: None)"
+            for n, a in zip(self._names(), self.wanted, strict=True)
+        )
+        raise ValueError(
+            f"custom_gradient function expected to return {count} gradients, but returned {len(gradients)} instead: "
+            f"`{self.name}` has {count} arguments: {names}."
+        )
+
+    def _all_bound(self) -> int:
+        """How many gradients would be due, had the options been given by position."""
+        signature = _signature(self.f)
+        positional = [
+            p for p in (signature.parameters.values() if signature else ()) if p.kind is p.POSITIONAL_OR_KEYWORD
         ]
-        return [fitted(g, a, self.name, i) for i, (g, a) in enumerate(due) if a is not None]
+        by_keyword = [v for k, v in self.options.items() if any(p.name == k for p in positional)]
+        return len(self.wanted) + len(leaves_of(by_keyword))
+
+    def _names(self) -> list[str]:
+        """The arguments as the function calls them."""
+        signature = _signature(self.f)
+        known = list(signature.parameters.values()) if signature else []
+        positional = [p.name for p in known if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+        rest = next((p.name for p in known if p.kind is p.VAR_POSITIONAL), "args")
+        found = []
+        for first, *inside in self.arguments.paths():
+            k = first - len(positional)
+            name = positional[first] if k < 0 else f"{rest}[{k}]"
+            found.append(name + "".join(f"[{p!r}]" for p in inside))
+        return found
 
     def _with_variables(self, ups: list[Tensor | None]) -> tuple[Any, list[Any]]:
         answer = self.rule(*ups, variables=self.variables)
@@ -197,9 +253,10 @@ class _Rule:
             )
         of_variables = list(answer[1]) if isinstance(answer[1], list | tuple) else [answer[1]]
         if len(of_variables) != len(self.variables):
+            names = ", ".join(f"`{v.name}`" for v in self.variables)
             raise ValueError(
                 f"The rule of `{self.name}` must return gradients for each of its {len(self.variables)} variables, "
-                f"got {len(of_variables)}."
+                f"got {len(of_variables)}: it reads {names}."
             )
         return answer[0], of_variables
 
@@ -210,14 +267,52 @@ class _Rule:
         return leaves_of(answer) if isinstance(answer, list | tuple | dict) else [answer]
 
 
+class _Push:
+    """The JVP of one call: tangents of its differentiable operands to those of its differentiable results."""
+
+    def __init__(self, rule: _Rule, jvp: Callable[..., Any], inputs: list[Any], arguments: Any) -> None:
+        self.rule, self.jvp, self.inputs, self.arguments = rule, jvp, inputs, arguments
+
+    def __call__(self, tangents: Sequence[Tensor]) -> Sequence[Tensor | None]:
+        given = iter(tangents)
+        of_inputs = [next(given) if isinstance(t, Tensor) and t.dtype.is_differentiable else None for t in self.inputs]
+        primals, along = (optree.tree_unflatten(self.arguments, x) for x in (self.inputs, of_inputs))
+        rule = self.rule
+        if rule.variables:
+            if not _takes_variables(self.jvp):
+                names = ", ".join(v.name for v in rule.variables)
+                raise TypeError(
+                    f"`{rule.name}` reads variables ({names}), so that its `jvp` must take `variables=` and "
+                    "`variable_tangents=`."
+                )
+            of_variables = [next(given) if v.dtype.is_differentiable else None for v in rule.variables]
+            answer = self.jvp(primals, along, variables=rule.variables, variable_tangents=of_variables)
+        else:
+            answer = self.jvp(primals, along)
+        answers = leaves_of(answer)
+        if len(answers) != len(rule.results):
+            raise ValueError(
+                f"The `jvp` of `{rule.name}` should return a tangent for each of {len(rule.results)} results, got "
+                f"{len(answers)}."
+            )
+        return [
+            fitted(g, a, rule.name, functools.partial("result {} (from its `jvp`)".format, k))
+            for k, (g, a) in enumerate(zip(answers, rule.results, strict=True))
+            if a.dtype.is_differentiable
+        ]
+
+
 def nothing(result: Aval) -> Tensor | None:
     """The cotangent of a result that no gradient flows to: zeros, where its dtype has them."""
     zeros: Tensor | None = None if result.dtype.kind == "s" else execute(filled_step(result, 0), ())
     return zeros
 
 
-def fitted(gradient: Any, due: Aval, name: str, place: int) -> Tensor | None:
-    """A gradient cast and broadcast to the shape and dtype of what it belongs to."""
+def fitted(gradient: Any, due: Aval, name: str, place: Callable[[], str]) -> Tensor | None:
+    """A gradient cast and broadcast to the shape and dtype of what it belongs to, which `place` names.
+
+    Raises:
+      ValueError: it has another shape that does not broadcast."""
     if gradient is None or not due.dtype.is_differentiable:
         return None
     t = convert(gradient)
@@ -226,80 +321,15 @@ def fitted(gradient: Any, due: Aval, name: str, place: int) -> Tensor | None:
     if t._aval is due:
         return t
     try:
-        fits = broadcast(t._aval.shape, due.shape) == due.shape
+        whole = broadcast(t._aval.shape, due.shape)
     except ValueError:
-        fits = False
-    if fits:
+        whole = None
+    if whole == due.shape:
         return unary(BROADCAST_TO.bind(shape=due.dims), t)
-    if t._aval.size == due.size:
+    if [n for n in t._aval.dims if n != 1] == [n for n in due.dims if n != 1]:
         return unary(RESHAPE.bind(shape=due.dims), t)
+    way_out = "sum over the axes that were broadcast" if whole == t._aval.shape else "return that shape"
     raise ValueError(
-        f"The rule of `{name}` returned a gradient of shape {shape_text(t._aval.shape)} for argument {place}, which "
-        f"has shape {shape_text(due.shape)}. Return that shape, or one that broadcasts to it."
+        f"The rule of `{name}` returned a gradient of shape {shape_text(t._aval.shape)} for {place()}, which has shape "
+        f"{shape_text(due.shape)}: {way_out}, or return one that broadcasts to it."
     )
-
-
-def grad_pass_through(f: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that computes f and has the gradient of the identity.
-
-    >>> import gradtape as tf
-    >>> x = tf.constant(1.3)
-    >>> with tf.GradientTape() as tape:
-    ...     tape.watch(x)
-    ...     y = tf.grad_pass_through(tf.round)(x)
-    >>> float(y), float(tape.gradient(y, x))
-    (1.0, 1.0)
-    """
-
-    @custom_gradient
-    def identity_backwards(*args: Any, **kwargs: Any) -> Any:
-        def rule(*ups: Any, **options: Any) -> Any:
-            variables = options.get("variables")
-            gradients = ups[0] if len(ups) == 1 else list(ups)
-            return gradients if variables is None else (gradients, [None] * len(variables))
-
-        return f(*args, **kwargs), rule
-
-    return identity_backwards
-
-
-def recompute_grad(f: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that keeps nothing for its gradient but its arguments, and runs again when the gradient is asked for.
-
-    >>> import gradtape as tf
-    >>> x = tf.constant(0.5)
-    >>> with tf.GradientTape() as tape:
-    ...     tape.watch(x)
-    ...     y = tf.recompute_grad(lambda v: tf.sin(v) * tf.exp(v))(x)
-    >>> round(float(tape.gradient(y, x)), 4)
-    2.2373
-    """
-
-    traced = Checkpointed(f, 0)
-
-    @functools.wraps(f)
-    def forgetful(*args: Any, **kwargs: Any) -> Any:
-        return traced(*args, **kwargs) if is_staged() else once(*args, **kwargs)
-
-    @custom_gradient
-    def once(*args: Any, **kwargs: Any) -> Any:
-        outer, STATE.recorders = STATE.recorders, ()
-        try:
-            result = f(*args, **kwargs)
-        finally:
-            STATE.recorders = outer
-
-        def rule(*ups: Any, variables: Any = None) -> Any:
-            tape = GradientTape()
-            with tape:
-                tape.watch([a for a in leaves_of(list(args)) if isinstance(a, Tensor | Variable)])
-                again = f(*args, **kwargs)
-            sources = [a for a in leaves_of(list(args)) if isinstance(a, Tensor | Variable)]
-            found = tape.gradient(leaves_of(again), [*sources, *(variables or [])], list(ups))
-            given = iter(found)
-            of_arguments = [next(given) if isinstance(a, Tensor | Variable) else None for a in leaves_of(list(args))]
-            return of_arguments if variables is None else (of_arguments, list(given))
-
-        return result, rule
-
-    return forgetful

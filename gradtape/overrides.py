@@ -277,7 +277,9 @@ class _Pull:
     """A rule at work: cotangents of differentiable results to those of operands."""
 
     def __init__(self, operation: Operation, rule: Rule) -> None:
+        self.push: Callable[[Sequence[Tensor]], Sequence[Tensor | None]] | None = None
         self.operation, self.rule = operation, rule
+        self.name = f"{operation.type}, {_named(rule)}"
         self.results: list[Aval] = [t._aval for t in operation.outputs]
 
     def __call__(self, *cotangents: Tensor) -> Sequence[Tensor | None]:
@@ -286,10 +288,8 @@ class _Pull:
             given = iter(cotangents)
             ups = [next(given) if a.dtype.is_differentiable else nothing(a) for a in self.results]
             answers = self._listed(self.rule(self.operation, *ups))
-            name = f"{self.operation.type}, {_named(self.rule)}"
-            return [
-                fitted(g, t._aval, name, i) for i, (g, t) in enumerate(zip(answers, self.operation.inputs, strict=True))
-            ]
+            due = enumerate(zip(answers, self.operation.inputs, strict=True))
+            return [fitted(g, t._aval, self.name, functools.partial("operand {}".format, i)) for i, (g, t) in due]
         finally:
             STATE.overrides = outer
 

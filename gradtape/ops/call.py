@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gradtape.ir.aval import Aval
+from gradtape.ir.bounded import Bounded
 from gradtape.ir.graph import Graph, Node, Value
 from gradtape.ops.op import Op, Step, apply, constant
 
@@ -78,16 +79,27 @@ HOST_RULE = HostRule("host_rule", doc="The Python rule of a custom call, applied
 
 
 class Bent(Call):
-    """A call that hands on its first operand, which may be anything but linear in the others."""
+    """A call that hands on its first operand, an answer of a rule; the others are the rule's cotangents, in which the
+    answer may be anything but linear, and what `forwards` reads.
+
+    Parameters: `graph`, `rule` (its name), `linear` (whether the answer is known to be linear all the same),
+    `forwards` (a graph of the other operands that forward mode takes in place of the answer, or None)."""
 
 
 BENT = Bent("bent", doc="What a rule that may not be linear answers to its cotangents.")
 
+_bent_steps: Bounded[Any, Step] = Bounded(512)  # one step per signature, so that graphs can be compared
 
-def bent(answer: Value, cotangents: Sequence[Value]) -> Value:
+
+def bent(answer: Value, cotangents: Sequence[Value], rule: str) -> Value:
     """An answer that is marked as one which may not be linear in the cotangents."""
-    inner = [Value(v.aval) for v in (answer, *cotangents)]
-    return apply(Step(BENT, {"graph": Graph(inner, inner[:1])}), [answer, *cotangents])[0]
+    avals = tuple(v.aval for v in (answer, *cotangents))
+
+    def make() -> Step:
+        inner = [Value(a) for a in avals]
+        return Step(BENT, {"graph": Graph(inner, inner[:1]), "rule": rule, "linear": False, "forwards": None})
+
+    return apply(_bent_steps.find((avals, rule), make), [answer, *cotangents])[0]
 
 
 class Ruled(Op):
@@ -96,7 +108,8 @@ class Ruled(Op):
 
     Parameters: `results` (how many), `rule` (a graph, from the cotangents of differentiable results and from what it
     reads), `answers` (per operand of the function: whether the rule answers for it), `linear` (whether the rule is,
-    in its cotangents)."""
+    in its cotangents), `name` (of the function), `forwards` (None, or a graph of the same operands as the rule and with
+    the same results, the transpose of the JVP that was given: what forward mode takes in the rule's place)."""
 
     kind = "ruled"
 
@@ -111,14 +124,32 @@ class Ruled(Op):
             if v.aval.dtype.is_differentiable
         ]
         read = node.inputs[p["results"] + len(p["answers"]) :]
-        found = _applied(p["rule"], [*given, *read])
-        pulled = iter(found if p["linear"] else [bent(v, given) for v in found])
+        pulled = iter(_marked(node.step, applied(p["rule"], [*given, *read]), given, read))
         answers = [next(pulled) if a else None for a in p["answers"]]
         every = [*[None] * p["results"], *answers, *[None] * len(read)]
         return [v if w else None for v, w in zip(every, wanted, strict=True)]
 
 
-def _applied(graph: Graph, operands: Sequence[Value]) -> list[Value]:
+def _marked(step: Step, answers: list[Value], given: Sequence[Value], read: Sequence[Value]) -> list[Value]:
+    """The answers of a rule, marked where forward mode must not transpose them or has something else to take."""
+    p = step.params
+    if p["forwards"] is None:
+        return answers if p["linear"] else [bent(v, given, p["name"]) for v in answers]
+    return [apply(_with_forwards(step, k), [v, *given, *read])[0] for k, v in enumerate(answers)]
+
+
+def _with_forwards(step: Step, k: int) -> Step:
+    """The mark of the k-th answer of a rule that has a JVP beside it."""
+    if ("bent", k) not in step.cache:
+        p, graph = step.params, step.params["forwards"]
+        inner = [Value(v.aval) for v in (p["rule"].outputs[k], *graph.inputs)]
+        params = {"rule": p["name"], "linear": p["linear"], "forwards": Graph(graph.inputs, [graph.outputs[k]])}
+        step.cache["bent", k] = Step(BENT, {"graph": Graph(inner, inner[:1]), **params})
+    found: Step = step.cache["bent", k]
+    return found
+
+
+def applied(graph: Graph, operands: Sequence[Value]) -> list[Value]:
     """The outputs of a graph over operands."""
     new = {id(v): x for v, x in zip(graph.inputs, operands, strict=True)}
     for node in graph.nodes:
@@ -130,6 +161,14 @@ def _applied(graph: Graph, operands: Sequence[Value]) -> list[Value]:
 RULED = Ruled("ruled", doc="Results whose gradient is a rule that was traced.")
 
 
-def ruled_step(results: int, rule: Graph, answers: tuple[bool, ...], linear: bool) -> Step:
+def ruled_step(
+    results: int,
+    rule: Graph,
+    answers: tuple[bool, ...],
+    linear: bool,
+    name: str = "",
+    forwards: Graph | None = None,
+) -> Step:
     """A step of `RULED`; like that of a call it is made once per graph."""
-    return Step(RULED, {"results": results, "rule": rule, "answers": answers, "linear": linear})
+    params = {"results": results, "rule": rule, "answers": answers, "linear": linear, "name": name}
+    return Step(RULED, params | {"forwards": forwards})

@@ -327,7 +327,7 @@ def _cut(
     nodes = order(outputs, given)
     # rules run latest first; none depends on one of a function that was called later
     hosts = sorted((n for n in nodes if isinstance(n.step.op, HostRule)), key=lambda n: -n.step.params["ordinal"])
-    stages = _stages(nodes, hosts)
+    stages = _stages(nodes, hosts, outputs)
     steps: list[Segment | Host] = []
     for k, inside in enumerate(stages):
         made = _segment(inside, nodes, outputs, place)
@@ -337,13 +337,23 @@ def _cut(
     return Program([path.kept[id(v)] for v in residual], steps, results, len(place), dict(path.absent), sparse)
 
 
-def _stages(nodes: Sequence[Node], hosts: Sequence[Node]) -> list[list[Node]]:
-    """The nodes that can run before the first rule, those that need its answers but not the second's, ..."""
-    level = {id(n): k + 1 for k, n in enumerate(hosts)}
+def _stages(nodes: Sequence[Node], hosts: Sequence[Node], outputs: Sequence[Value]) -> list[list[Node]]:
+    """The nodes that run before the first rule, those that need its answers but not the second's, ... What only a later
+    stage reads is part of that one, where it can be fused with what reads it."""
+    rules = {id(n): k for k, n in enumerate(hosts)}
+    level: dict[int, int] = {}
+    for n in nodes:
+        level[id(n)] = 1 + rules[id(n)] if id(n) in rules else max((level.get(id(v.node), 0) for v in n.inputs), default=0)
+    ends = {id(v.node) for v in outputs}
+    readers: dict[int, list[int]] = {}
+    for n in reversed(nodes):
+        if id(n) not in rules and id(n) not in ends and readers.get(id(n)):
+            level[id(n)] = min(readers[id(n)])
+        for v in n.inputs:
+            readers.setdefault(id(v.node), []).append(rules.get(id(n), level[id(n)]))
     stages: list[list[Node]] = [[] for _ in range(len(hosts) + 1)]
     for n in nodes:
-        if id(n) not in level:
-            level[id(n)] = max((level.get(id(v.node), 0) for v in n.inputs), default=0)
+        if id(n) not in rules:
             stages[level[id(n)]].append(n)
     return stages
 

@@ -8,12 +8,12 @@ from typing import Any
 
 from gradtape.ir.graph import Graph, Value, order
 from gradtape.runtime.backward import PROGRAMS
-from gradtape.runtime.jacobian import RowsProgram
+from gradtape.runtime.jacobian import RowsProgram, wants_jvp
 from gradtape.runtime.pullback import Backward, traced_backward
 from gradtape.runtime.record import Path, Recorder, TrieNode
 from gradtape.runtime.tensor import Tensor
 from gradtape.transforms.differentiate import leaves, pull_back
-from gradtape.transforms.linearity import is_bent
+from gradtape.transforms.linearity import bent_rule, forwards
 
 
 def pushforward(recorder: Recorder, target: int, sources: Sequence[int], tangents: Sequence[Tensor]) -> Tensor | None:
@@ -25,7 +25,7 @@ def pushforward(recorder: Recorder, target: int, sources: Sequence[int], tangent
     key = ("jvp", target, tuple(sources))
     program: Any = PROGRAMS.find(node, key, functools.partial(_build, node, target, tuple(sources)))
     if program.rules:
-        program = _pushed(traced_backward(recorder, program.rules, target, tuple(sources)))
+        program = _pushed(traced_backward(recorder, program.rules, target, tuple(sources), forward=True))
     if program.compiled is None:
         return None
     given = [tangents[i] for i in program.results]
@@ -41,13 +41,11 @@ def _build(end: TrieNode, target: int, sources: tuple[int, ...]) -> Any:
 
 def _pushed(backward: Backward) -> RowsProgram:
     """The graph from residuals and tangents to the target's tangent; `results` says which tangents it reads."""
-    live = [(i, p) for i, p in enumerate(backward.pulled) if p is not None]
+    places = [i for i, p in enumerate(backward.pulled) if p is not None]
+    live = list(zip(places, forwards([p for p in backward.pulled if p is not None], backward.given), strict=True))
     nodes = order([p for _, p in live], backward.given)
-    if is_bent(nodes, backward.cotangent):
-        raise ValueError(
-            "A custom gradient stands between the primals and the target, and its rule may not be linear. Forward mode "
-            "wants its JVP, which cannot be had from such a rule: use reverse mode (`GradientTape`) here."
-        )
+    if rule := bent_rule(nodes, backward.cotangent):
+        raise ValueError(wants_jvp(rule))
     tangents = [Value(backward.xs[i].aval) for i, _ in live]
     (pushed,) = pull_back(nodes, [p for _, p in live], tangents, [backward.cotangent])
     if pushed is None:

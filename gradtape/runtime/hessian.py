@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -16,7 +17,7 @@ from gradtape.ops.placement import Place, Product, assemble
 from gradtape.runtime.backward import PROGRAMS, CompiledGraph
 from gradtape.runtime.jacobian import RowsProgram, cheaper
 from gradtape.runtime.record import Path, Recorder, TrieNode
-from gradtape.runtime.rules import by_structure, inlined, traced_rule
+from gradtape.runtime.rules import TracedRule, by_structure, inlined, traced_rule
 from gradtape.runtime.state import STATE
 from gradtape.runtime.tensor import Tensor
 from gradtape.transforms.differentiate import leaves, pull_back
@@ -93,7 +94,8 @@ def _with_rules(
         known = [(path.values.get(slots.get(t._id, 0), v), t) for v, t in r.captured]
         tensors.update((id(v), (v, t)) for v, t in known)
         own = r.graph.inputs[: len(r.graph.inputs) - len(r.captured)]
-        graphs[k] = Graph([*own, *(v for v, _ in known)], rebuild_from(r.graph, [*own, *(v for v, _ in known)]))
+        inputs = [*own, *(v for v, _ in known)]
+        graphs[k] = dataclasses.replace(r, graph=Graph(inputs, rebuild_from(r.graph, inputs)))
     second = SecondOrder(path, target, sources, graphs, [v for v, _ in tensors.values()])
     outputs, results = second.answers(parts)
     if not outputs:
@@ -117,7 +119,7 @@ class SecondOrder:
         path: Path,
         target: int,
         sources: tuple[int, ...],
-        rules: Mapping[int, Graph] | None = None,
+        rules: Mapping[int, TracedRule] | None = None,
         captured: Sequence[Value] = (),
     ) -> None:
         y, self.xs = path.values[target], [path.values[s] for s in sources]

@@ -24,7 +24,7 @@ from gradtape.runtime.record import Path, Recorder, TrieNode
 from gradtape.runtime.tensor import Tensor, from_array, wrap
 from gradtape.transforms.cost import cost
 from gradtape.transforms.differentiate import leaves, pull_back
-from gradtape.transforms.linearity import is_bent
+from gradtape.transforms.linearity import bent_rule, forwards
 from gradtape.transforms.liveness import without_unread
 from gradtape.transforms.rows.builder import Builder
 from gradtape.transforms.rows.entering import lifted
@@ -36,10 +36,14 @@ from gradtape.transforms.vectorize import swapped, vectorize
 
 Batch = tuple[int, ...] | None  # the axes that target and source share as batch; None: a whole Jacobian
 MODES = ("auto", "reverse", "forward")
-NO_JVP = (
-    "A custom gradient stands between target and sources, and its rule may not be linear: forward mode wants its JVP. "
-    "Leave `mode` out, or use reverse mode."
-)
+
+
+def wants_jvp(rule: str) -> str:
+    """Why forward mode does not go through a custom gradient."""
+    return (
+        f"Forward mode wants the JVP of `{rule}`: its rule stands between sources and target, and may not be linear in "
+        "its cotangents. Give the JVP with `custom_gradient(jvp=...)`, or use reverse mode."
+    )
 
 
 @dataclass
@@ -70,7 +74,8 @@ def jacobians(
     key = ("jacobian", target, tuple(sources), batch, mode)
     program: Any = PROGRAMS.find(node, key, functools.partial(build, node, target, tuple(sources), batch, mode))
     if program.rules:
-        program = _program(traced_backward(recorder, program.rules, target, tuple(sources)), batch, mode)
+        forward = mode == "forward"
+        program = _program(traced_backward(recorder, program.rules, target, tuple(sources), forward), batch, mode)
     results: list[Tensor | None] = program.run(recorder.saved)
     return results
 
@@ -119,9 +124,11 @@ class Choice:
 def chosen(pulled: Value, y: Value, x: Value, cotangent: Value, given: Sequence[Value], mode: str = "auto") -> Choice:
     """The Jacobian of y by x from the backward pass `pulled`, in the mode whose graph costs less."""
     found: dict[str, tuple[Builder, Rows, Value]] = {}
-    if mode != "reverse" and is_bent(order([pulled], given), cotangent):
+    if mode == "forward":
+        (pulled,) = forwards([pulled], given)
+    if mode != "reverse" and (rule := bent_rule(order([pulled], given), cotangent)):
         if mode == "forward":
-            raise ValueError(NO_JVP)
+            raise ValueError(wants_jvp(rule))
         mode = "reverse"
     if mode in ("auto", "reverse"):
         b, rows = vectorized_rows(pulled, cotangent, seed(y.aval.dims, y.aval.dtype), given)

@@ -41,7 +41,7 @@ class Backward:
         self.captured: dict[int, tuple[Value, Tensor]] = {}
         self.compiler: Callable[[Graph], CompiledGraph] = CompiledGraph
         if rules is not None:
-            self.pulled = inlined(self.pulled, {k: r.graph for k, r in rules.items()}, self.given)
+            self.pulled = inlined(self.pulled, rules, self.given)
             self.captured = {id(v): (v, t) for r in rules.values() for v, t in r.captured}
             self.given += [v for v, _ in self.captured.values()]
             self.compiler = by_structure  # rules are traced for each call, and are the same as a rule
@@ -59,9 +59,12 @@ class Backward:
         return Reads([*kept, *captured], places, [self.captured[id(v)][1] for v in captured])
 
 
-def traced_backward(recorder: Recorder, rules: Sequence[int], target: int, sources: tuple[int, ...]) -> Backward:
+def traced_backward(
+    recorder: Recorder, rules: Sequence[int], target: int, sources: tuple[int, ...], forward: bool = False
+) -> Backward:
     """The backward pass with its custom rules traced: for one row, so that what is done to all rows is done to each.
-    A rule runs once for this, and may answer other than the last time."""
-    traced = {k: traced_rule(recorder.hosts[k], recorder.node, k) for k in rules}
+    A rule runs once for this, and may answer other than the last time. `forward`: it will be transposed, and rules that
+    came with a JVP are that JVP's transpose."""
+    traced = {k: traced_rule(recorder.hosts[k], recorder.node, k, forward) for k in rules}
     absent = {k: r.absent for k, r in traced.items() if r.absent}
     return Backward(Path(recorder.node, absent), target, sources, traced)

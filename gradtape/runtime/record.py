@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from gradtape.ir.aval import Aval
 from gradtape.ir.graph import Node, Value
@@ -23,6 +23,22 @@ MAX_NODES = 200_000  # structures remembered over all programs, before the trie 
 
 READ = IDENTITY.bind()  # reading a variable: a record, because its value differs from read to read
 WATCH = IDENTITY.bind(source=True)  # a source: keyed by its aval
+
+
+class Rule(Protocol):
+    """A gradient that is Python: of a function with a rule of its own, or of an op whose gradient was replaced.
+
+    Attributes:
+      name: of the function, for messages.
+      push: what it does to tangents, where the user said so: tangents of the differentiable operands to those of the
+        differentiable results, None for zero."""
+
+    name: str
+    push: Callable[[Sequence[Tensor]], Sequence[Tensor | None]] | None
+
+    def __call__(self, *cotangents: Tensor) -> Sequence[Tensor | None]:
+        """Cotangents of the differentiable results to those of all operands."""
+        ...
 
 
 class TrieNode:
@@ -96,7 +112,7 @@ class Recorder:
         self.slots: dict[int, int] = {}  # by id of tensor or variable
         self.saved: list[Tensor] = []
         self.places: dict[TrieNode, str] = {}  # where records were called, as far as it was noted
-        self.hosts: list[Callable[..., Any]] = []
+        self.hosts: list[Rule] = []
         self.busy = False
         self.late: list[Callable[[], Any]] = []
 
@@ -206,7 +222,7 @@ class Recorder:
         record.asked = True
         return self.places.get(record) or f"in the first program of this structure {record.place}"
 
-    def record_custom(self, inputs: Sequence[Any], outputs: Sequence[Tensor], rule: Callable[..., Any]) -> None:
+    def record_custom(self, inputs: Sequence[Any], outputs: Sequence[Tensor], rule: Rule) -> None:
         """Record a function with a rule of its own."""
         if self.busy:
             self.late.append(functools.partial(self.record_custom, inputs, outputs, rule))

@@ -10,19 +10,21 @@ from gradtape.ir.graph import Graph, Value, order, structure
 from gradtape.ops.call import ruled_step
 from gradtape.ops.op import Step
 from gradtape.runtime.dispatch import execute
+from gradtape.runtime.pushing import pushed_by, transposed
+from gradtape.runtime.record import Rule
 from gradtape.runtime.state import STATE
 from gradtape.runtime.tensor import SymbolicTensor, SymbolicTensorError, Tensor, wrap
 from gradtape.runtime.trace import Tracer
+from gradtape.transforms.differentiate import zeros
 from gradtape.transforms.linearity import is_linear
 from gradtape.transforms.simplify import flattened
 
-HostRule = Callable[..., Sequence[Tensor | None]]
 MAX_STEPS = 512
 
 _steps: Bounded[Any, Step] = Bounded(MAX_STEPS)  # one step per structure of its rule, so that graphs can be compared
 
 
-def handed_out(results: Sequence[Tensor], operands: Sequence[Any], rule: HostRule) -> list[Tensor]:
+def handed_out(results: Sequence[Tensor], operands: Sequence[Any], rule: Rule) -> list[Tensor]:
     """Results under new names, which nothing but the rule connects to the operands. While a function is traced whose
     graph may be differentiated, the rule is traced too, and becomes part of the graph."""
     tracer = _innermost(results)
@@ -38,18 +40,64 @@ def _innermost(results: Sequence[Tensor]) -> Tracer | None:
     return next((t for t in reversed(STATE.tracers) if t in involved), None)
 
 
-def _with_rule(tracer: Tracer, results: Sequence[Tensor], operands: Sequence[Any], rule: HostRule) -> list[Tensor]:
+def _with_rule(tracer: Tracer, results: Sequence[Tensor], operands: Sequence[Any], rule: Rule) -> list[Tensor]:
     cotangents = [Value(t._aval) for t in results if t._aval.dtype.is_differentiable]
     answers = _unrecorded(_asked, rule, [tracer.symbol(c) for c in cotangents])
-    graph, read = _rule_graph([tracer.value_of(a) for a in answers if a is not None], cotangents)
+    found = [None if a is None else tracer.value_of(a) for a in answers]
+    graph, read = _rule_graph([v for v in found if v is not None], cotangents)
+    forwards = None
+    if rule.push is not None:
+        found, graph, forwards, read = _with_push(tracer, results, operands, rule, found, (graph, read))
     varying = [k < len(cotangents) for k in range(len(graph.inputs))]
-    key = (len(results), structure(graph), tuple(a is not None for a in answers))
-    step = _steps.find(key, lambda: ruled_step(len(results), graph, key[2], is_linear(graph, varying)))
+    answered = tuple(v is not None for v in found)
+    key = (len(results), structure(graph), answered, rule.name, forwards and structure(forwards))
+    linear = is_linear(graph, varying)
+    step = _steps.find(key, lambda: ruled_step(len(results), graph, answered, linear, rule.name, forwards))
     made = _unrecorded(execute, step, [*results, *map(_present, operands), *map(tracer.symbol, read)])
     return list(made) if isinstance(made, tuple) else [made]
 
 
-def _asked(rule: HostRule, cotangents: Sequence[Tensor]) -> Sequence[Tensor | None]:
+RuleGraph = tuple[Graph, list[Value]]  # of cotangents and of other values, and these
+
+
+def _with_push(
+    tracer: Tracer,
+    results: Sequence[Tensor],
+    operands: Sequence[Any],
+    rule: Rule,
+    found: Sequence[Value | None],
+    own: RuleGraph,
+) -> tuple[list[Value | None], Graph, Graph, list[Value]]:
+    """A rule that came with a JVP: what is answered by either, the graphs of the rule and of the JVP's transpose over
+    the same inputs, and the other values among these."""
+    avals = [t._aval for t in results]
+    tangents = [Value(x._aval) for x in operands if x._aval.dtype.is_differentiable]
+    pushed = _unrecorded(pushed_by, rule, [tracer.symbol(t) for t in tangents], avals)
+    values = [None if p is None else tracer.value_of(p) for p in pushed]
+    between, others = _rule_graph([v for v in values if v is not None], tangents)
+    outputs = iter(between.outputs)
+    cotangents, turned = transposed(
+        rule.name, [None if v is None else next(outputs) for v in values], tangents, others, avals
+    )
+    given = iter(turned)
+    pulled = [next(given) if x._aval.dtype.is_differentiable else None for x in operands]
+    graph, read = own
+    every = list({id(v): v for v in (*read, *others)}.values())
+    own_answers = iter(graph.outputs)
+    asked = [(x, None if f is None else next(own_answers), p) for x, f, p in zip(operands, found, pulled, strict=True)]
+    live = [(x, f, p) for x, f, p in asked if f is not None or p is not None]
+    of_rule = [zeros(x._aval) if f is None else f for x, f, _ in live]
+    of_push = [zeros(x._aval) if p is None else p for x, _, p in live]
+    own_cotangents = graph.inputs[: len(graph.inputs) - len(read)]
+    return (
+        [p if f is None else f for _, f, p in asked],
+        flattened(Graph([*own_cotangents, *every], of_rule)),
+        flattened(Graph([*cotangents, *every], of_push)),
+        every,
+    )
+
+
+def _asked(rule: Rule, cotangents: Sequence[Tensor]) -> Sequence[Tensor | None]:
     try:
         return rule(*cotangents)
     except SymbolicTensorError as e:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from gradtape.ir.bounded import Bounded
-from gradtape.ir.graph import Graph, Value, order, structure
+from gradtape.ir.graph import Graph, Node, Value, order, structure
 from gradtape.ops.call import HostRule, bent
 from gradtape.runtime.backward import CompiledGraph
-from gradtape.runtime.record import Path, TrieNode
+from gradtape.runtime.pushing import pushed_by, transposed
+from gradtape.runtime.record import Path, Rule, TrieNode
 from gradtape.runtime.tensor import Tensor
 from gradtape.runtime.trace import Tracer
 from gradtape.runtime.vectorized import MAX_GRAPHS
@@ -21,36 +22,62 @@ from gradtape.transforms.simplify import flattened, rebuild_from
 
 @dataclass
 class TracedRule:
-    """A rule as a graph from cotangents to the operands' cotangents; what it captured; where it answered None."""
+    """A rule as a graph from cotangents to the operands' cotangents; what it captured; where it answered None; whether
+    it is linear in its cotangents."""
 
+    name: str
     graph: Graph
     captured: list[tuple[Value, Tensor]]
     absent: tuple[int, ...]
+    linear: bool
 
 
-def traced_rule(rule: Callable[..., Sequence[Tensor | None]], end: TrieNode, ordinal: int) -> TracedRule:
-    """Run a rule on symbolic cotangents."""
+def traced_rule(rule: Rule, end: TrieNode, ordinal: int, forward: bool = False) -> TracedRule:
+    """Run a rule on symbolic cotangents; or, for forward mode, its JVP on symbolic tangents, where it has one, which is
+    then transposed."""
     node = next(n for n in Path(end, {}).nodes if n.step.params.get("ordinal") == ordinal)
+    if forward and rule.push is not None:
+        return _traced_push(rule, node)
     tracer = Tracer([v.aval for v in node.outputs if v.aval.dtype.is_differentiable])
-    answers = tracer.run(lambda: rule(*tracer.symbols))
-    outputs = [zeros(v.aval) if a is None else tracer.value_of(a) for a, v in zip(answers, node.inputs, strict=True)]
+    found = tracer.run(lambda: rule(*tracer.symbols))
+    return _traced(rule, node, tracer, tracer.inputs, [None if a is None else tracer.value_of(a) for a in found])
+
+
+def _traced_push(rule: Rule, node: Node) -> TracedRule:
+    tracer = Tracer([v.aval for v in node.inputs if v.aval.dtype.is_differentiable])
+    pushed = tracer.run(pushed_by, rule, tracer.symbols, [v.aval for v in node.outputs])
+    values = [None if p is None else tracer.value_of(p) for p in pushed]
+    others = [v for _, v in tracer.captured.values()]
+    cotangents, found = transposed(rule.name, values, tracer.inputs, others, [v.aval for v in node.outputs])
+    answers = iter(found)
+    every = [next(answers) if v.aval.dtype.is_differentiable else None for v in node.inputs]
+    return _traced(rule, node, tracer, cotangents, every)
+
+
+def _traced(
+    rule: Rule, node: Node, tracer: Tracer, cotangents: Sequence[Value], answers: Sequence[Value | None]
+) -> TracedRule:
+    outputs = [zeros(v.aval) if a is None else a for a, v in zip(answers, node.inputs, strict=True)]
     captured = [(v, t) for t, v in tracer.captured.values()]
     absent = tuple(i for i, a in enumerate(answers) if a is None)
-    graph = flattened(Graph([*tracer.inputs, *(v for v, _ in captured)], outputs))
-    return TracedRule(graph, captured, absent)
+    graph = flattened(Graph([*cotangents, *(v for v, _ in captured)], outputs))
+    linear = is_linear(graph, [k < len(cotangents) for k in range(len(graph.inputs))])
+    return TracedRule(rule.name, graph, captured, absent, linear)
 
 
-def inlined(outputs: Sequence[Value | None], rules: Mapping[int, Graph], given: Sequence[Value]) -> list[Value | None]:
+def inlined(
+    outputs: Sequence[Value | None], rules: Mapping[int, TracedRule], given: Sequence[Value]
+) -> list[Value | None]:
     """Values with every host rule replaced by its graph; what a rule captured are further inputs."""
     present = [v for v in outputs if v is not None]
     new: dict[int, Value] = {id(v): v for v in given}
     for node in order(present, given):
         operands = [new[id(v)] for v in node.inputs]
         if isinstance(node.step.op, HostRule):
-            graph = rules[node.step.params["ordinal"]]
-            results = rebuild_from(graph, [*operands, *graph.inputs[len(operands) :]])
-            if not is_linear(graph, [k < len(operands) for k in range(len(graph.inputs))]):
-                results = [bent(r, operands) for r in results]
+            rule = rules[node.step.params["ordinal"]]
+            results = rebuild_from(rule.graph, [*operands, *rule.graph.inputs[len(operands) :]])
+            if not rule.linear:
+                results = [bent(r, operands, rule.name) for r in results]
         else:
             results = rebuild_from(Graph(node.inputs, node.outputs), operands)
         new.update((id(v), r) for v, r in zip(node.outputs, results, strict=True))

@@ -214,7 +214,9 @@ def structured_program(recorder: Recorder, target: int, source: int, mode: str) 
     found: Any = PROGRAMS.find(node, ("structured", target, source, mode), make)
     program: StructuredProgram = found
     rules = program.backward.rules
-    return StructuredProgram(traced_backward(recorder, rules, target, (source,)), mode) if rules else program
+    if not rules:
+        return program
+    return StructuredProgram(traced_backward(recorder, rules, target, (source,), mode == "forward"), mode)
 
 
 def _cached(end: TrieNode, target: int, source: int, mode: str) -> StructuredProgram:

@@ -1,15 +1,17 @@
-"""Whether a graph is linear in some of its inputs, by kinds of ops. Floor: transforms.
+"""Whether a graph is linear in some of its inputs, by kinds of ops; and what forward mode takes in the place of a rule
+of which that is not known. Floor: transforms.
 
 A rule that is may be transposed, as forward mode does. One of which nothing is known is taken for one that is not."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from gradtape.ir.graph import Graph, Node, Value
 from gradtape.ops.call import Bent, Call
 from gradtape.ops.composite import Composite
 from gradtape.ops.contraction import Contraction
+from gradtape.ops.op import Step, apply
 from gradtape.ops.opaque import Opaque
 from gradtape.ops.pointwise import Pointwise
 from gradtape.ops.reduction import Reduction
@@ -17,13 +19,55 @@ from gradtape.ops.structural import Structural
 from gradtape.transforms.dependence import dependent
 from gradtape.transforms.rows.builder import is_zero
 from gradtape.transforms.rows.loops import is_linear as opaque_is_linear
+from gradtape.transforms.simplify import rebuild_from
 
 
-def is_bent(backward: Iterable[Node], cotangent: Value) -> bool:
-    """Whether a backward pass gives its cotangent to a rule that may not be linear in it."""
+def bent_rule(backward: Iterable[Node], cotangent: Value) -> str | None:
+    """The name of a rule that a backward pass gives its cotangent to and that may not be linear in it; None where there
+    is no such rule."""
     nodes = list(backward)
     reached = dependent(nodes, [cotangent])
-    return any(isinstance(n.step.op, Bent) and id(n.outputs[0]) in reached for n in nodes)
+    names = (name for n in nodes if any(id(v) in reached for v in n.outputs) for name in _bent_in(n.step))
+    return next(names, None)
+
+
+def _bent_in(step: Step) -> Iterable[str]:
+    if isinstance(step.op, Bent):
+        return [] if step.params["linear"] else [step.params["rule"]]
+    graphs = [g for g in step.params.values() if isinstance(g, Graph)]
+    return [name for g in graphs for n in g.nodes for name in _bent_in(n.step)]
+
+
+def forwards(outputs: Sequence[Value], given: Sequence[Value]) -> list[Value]:
+    """A backward pass in which the JVPs that rules came with stand, transposed, in the place of the rules."""
+    graph = Graph(given, outputs)
+    if not any(_has_forwards(n.step) for n in graph.nodes):
+        return list(outputs)
+    new = {id(v): v for v in given}
+    for node in graph.nodes:
+        operands = [new[id(v)] for v in node.inputs]
+        if isinstance(node.step.op, Bent) and node.step.params["forwards"] is not None:
+            results = rebuild_from(node.step.params["forwards"], operands[1:])
+        else:
+            results = list(apply(_forwards_inside(node.step), operands))
+        new.update((id(v), r) for v, r in zip(node.outputs, results, strict=True))
+    return [new[id(v)] for v in outputs]
+
+
+def _has_forwards(step: Step) -> bool:
+    if isinstance(step.op, Bent):
+        return step.params["forwards"] is not None
+    return any(_has_forwards(n.step) for g in step.params.values() if isinstance(g, Graph) for n in g.nodes)
+
+
+def _forwards_inside(step: Step) -> Step:
+    """A branch or a loop with the same done in its graphs."""
+    if isinstance(step.op, Bent) or not _has_forwards(step):
+        return step
+    inside = {
+        k: Graph(g.inputs, forwards(g.outputs, g.inputs)) if isinstance(g, Graph) else g for k, g in step.params.items()
+    }
+    return Step(step.op, inside)
 
 
 def is_linear(graph: Graph, varying: Iterable[bool]) -> bool:

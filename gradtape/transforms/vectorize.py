@@ -145,7 +145,9 @@ def _ruled(b: Builder, node: Node, operands: list[Item]) -> Sequence[Item]:
     given = [x for x in operands[:count] if dtype_of(x).is_differentiable]
     read = [*given, *operands[count + len(answers) :]]
     answered = [x for x, a in zip(operands[count:], answers, strict=False) if a]
-    step = ruled_step(count, _of_all_rows(p["rule"], read, answered, rows), answers, p["linear"])
+    rule = _of_all_rows(p["rule"], read, answered, rows)
+    forwards = None if p["forwards"] is None else _of_all_rows(p["forwards"], read, answered, rows)
+    step = ruled_step(count, rule, answers, p["linear"], p["name"], forwards)
     return [free(b, v, rows) for v in b.apply(step, [dense(b, x) if isinstance(x, Rows) else x for x in operands])]
 
 

@@ -135,7 +135,7 @@ def test_a_wrong_number_of_gradients(answer: Any) -> None:
 
 
 def test_a_gradient_of_a_wrong_shape() -> None:
-    with pytest.raises(ValueError, match=r"shape \(2,\) for argument 0"):
+    with pytest.raises(ValueError, match=r"shape \(2,\) for operand 0"):
         slope(scoped(tf.square, square=lambda op, g: tf.ones([2])))
 
 

@@ -160,13 +160,13 @@ def test_rules_that_may_not_be_linear_stay_in_reverse_mode() -> None:
     assert set(tape.plan_jacobian(y, x).costs) == {"forward", "reverse"}
     tape, y = recorded(clip(0.5))
     assert set(tape.plan_jacobian(y, x).costs) == {"reverse"}
-    with pytest.raises(ValueError, match="forward mode wants its JVP"):
+    with pytest.raises(ValueError, match="Forward mode wants the JVP of `clipped`"):
         tape.jacobian(y, x, mode="forward")
     with tf.autodiff.ForwardAccumulator(x, tf.constant(1.0, tf.float64)) as acc:
         straight = tf.vectorized_map(tripled, x * tf.constant(X))
         bent = tf.vectorized_map(clip(0.5), x * tf.constant(X))
     np.testing.assert_allclose(acc.jvp(straight).numpy(), 3 * np.exp(0.5 * X) * X)
-    with pytest.raises(ValueError, match="custom gradient"):
+    with pytest.raises(ValueError, match="JVP of `clipped`"):
         acc.jvp(bent)
 
 
