@@ -343,7 +343,8 @@ def _stages(nodes: Sequence[Node], hosts: Sequence[Node], outputs: Sequence[Valu
     rules = {id(n): k for k, n in enumerate(hosts)}
     level: dict[int, int] = {}
     for n in nodes:
-        level[id(n)] = 1 + rules[id(n)] if id(n) in rules else max((level.get(id(v.node), 0) for v in n.inputs), default=0)
+        made = max((level.get(id(v.node), 0) for v in n.inputs), default=0)
+        level[id(n)] = 1 + rules[id(n)] if id(n) in rules else made
     ends = {id(v.node) for v in outputs}
     readers: dict[int, list[int]] = {}
     for n in reversed(nodes):

@@ -156,7 +156,8 @@ def test_variables() -> None:
         return x * w, lambda up, variables: (tf.sign(up), [up])
 
     x = tf.constant(T)
-    with tf.autodiff.ForwardAccumulator([x, w], [tf.ones([3], tf.float64), tf.constant([1.0, 2.0, 3.0], tf.float64)]) as acc:
+    tangents = [tf.ones([3], tf.float64), tf.constant([1.0, 2.0, 3.0], tf.float64)]
+    with tf.autodiff.ForwardAccumulator([x, w], tangents) as acc:
         y = f(x)
     np.testing.assert_allclose(acc.jvp(y).numpy(), 10.0 + np.array([1.0, 2.0, 3.0]) * T)
 
