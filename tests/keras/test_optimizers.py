@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,17 @@ CASES: dict[str, tuple[Callable[..., Any], dict[str, Any], Callable[..., Any]]] 
     "adam": (optimizers.Adam, {}, r.adam),
     "adam with other betas": (optimizers.Adam, {"beta_1": 0.5, "beta_2": 0.8, "epsilon": 1e-2}, r.adam),
     "amsgrad": (optimizers.Adam, {"amsgrad": True, "beta_2": 0.5}, r.adam),
+    "rmsprop": (optimizers.RMSprop, {}, r.rmsprop),
+    "rmsprop with momentum": (optimizers.RMSprop, {"momentum": 0.9, "rho": 0.5}, r.rmsprop),
+    "centered rmsprop": (optimizers.RMSprop, {"centered": True, "epsilon": 1e-3}, r.rmsprop),
+    "centered rmsprop with momentum": (
+        optimizers.RMSprop,
+        {"centered": True, "momentum": 0.5, "epsilon": 1e-3},
+        r.rmsprop,
+    ),
+    "adamw": (optimizers.AdamW, {"weight_decay": 0.25}, partial(r.decayed, rule=r.adam)),
+    "momentum with decay": (optimizers.SGD, {"weight_decay": 0.5, "momentum": 0.9}, partial(r.decayed, rule=r.sgd)),
+    "rmsprop with decay": (optimizers.RMSprop, {"weight_decay": 0.5}, partial(r.decayed, rule=r.rmsprop)),
 }
 
 
@@ -80,6 +92,71 @@ def test_clipping_of_zeros_and_of_what_is_not_finite() -> None:
     assert v.numpy().tolist() == [1.0, 2.0]
     optimizers.SGD(1.0, global_clipnorm=1.0).apply([tf.constant([np.inf, 0.0])], [v])
     assert np.isnan(v.numpy()).all()
+
+
+# ------------------------------------------------------------------ decay, averages, a constant scale
+
+
+def test_variables_that_do_not_decay() -> None:
+    variables = [tf.Variable(1.0, name=name) for name in ("kernel", "a_bias", "gamma", "beta")]
+    optimizer = optimizers.SGD(0.5, weight_decay=0.5)
+    optimizer.exclude_from_weight_decay(var_list=variables[2:3], var_names=["bias", "bet"])
+    optimizer.apply([tf.constant(0.0)] * 4, variables)
+    assert [float(v) for v in variables] == [0.75, 1.0, 1.0, 1.0]
+    with pytest.raises(ValueError, match=r"before optimizer .* is built"):
+        optimizer.exclude_from_weight_decay(var_names=["kernel"])
+
+
+def test_decay_of_half_variables() -> None:
+    v = tf.Variable([1.0], dtype=tf.float16)
+    optimizers.AdamW(1e-3, weight_decay=0.5).apply([tf.zeros([1], tf.float16)], [v])
+    assert v.numpy()[0] == np.float16(1 - 0.5e-3)
+
+
+@pytest.mark.parametrize("traced", [False, True], ids=["eager", "traced"])
+@pytest.mark.parametrize("every", [None, 3])
+def test_moving_averages(every: int | None, traced: bool) -> None:
+    optimizer = optimizers.SGD(0.5, use_ema=True, ema_momentum=0.75, ema_overwrite_frequency=every, name="s")
+    v = tf.Variable([1.0, 2.0], dtype=tf.float64)
+    still = tf.Variable(3.0)
+    optimizer.build([v, still])
+    assert [x.path for x in optimizer.variables[2:]] == ["s/Variable_0_average"] * 2
+
+    def step(g: Any) -> None:
+        optimizer.apply([g], [v])
+
+    run = tf.function(step) if traced else step
+    value, average = v.numpy(), None
+    for k in range(8):
+        g = np.random.default_rng(k).normal(size=2)
+        run(tf.constant(g))
+        value = value - 0.5 * g
+        average = value if average is None else 0.75 * average + 0.25 * value
+        if every and (k + 1) % every == 0:
+            value = average
+        np.testing.assert_allclose(v.numpy(), value, rtol=1e-12)
+    np.testing.assert_allclose(optimizer.variables[2].numpy(), average, rtol=1e-12)
+    optimizer.finalize_variable_values([v])
+    assert v.numpy().tolist() == optimizer.variables[2].numpy().tolist() and float(still) == 3.0
+    with pytest.raises(ValueError, match="Only variables that the optimizer was built with"):
+        optimizer.finalize_variable_values([tf.Variable(1.0)])
+
+
+def test_a_constant_scale_of_the_loss() -> None:
+    optimizer, v = optimizers.SGD(1.0, loss_scale_factor=8.0, clipvalue=2.0), tf.Variable(3.0)
+    with tf.GradientTape() as tape:
+        scaled = optimizer.scale_loss(v)
+    assert float(scaled) == 24.0 and optimizers.SGD().scale_loss(scaled) is scaled
+    optimizer.apply([tape.gradient(scaled, v)], [v])
+    assert float(v) == 2.0
+
+
+def test_state_of_rmsprop_by_kind() -> None:
+    optimizer = optimizers.RMSprop(momentum=0.5, centered=True, name="r")
+    optimizer.build([tf.Variable(1.0, name="a"), tf.Variable(1.0, name="b")])
+    kinds = ("velocity", "momentum", "average_gradient")
+    wanted = [f"r/{name}_0_{kind}" for kind in kinds for name in "ab"]
+    assert [v.path for v in optimizer.variables[2:]] == wanted
 
 
 # ------------------------------------------------------------------ the learning rate
@@ -236,9 +313,14 @@ def test_nothing_to_do_is_silent() -> None:
         (lambda: optimizers.SGD(learning_rate="fast"), "`learning_rate` should be a number.*got 'fast'"),
         (lambda: optimizers.SGD(learning_rate=None), "`learning_rate` should be a number"),
         (lambda: optimizers.Adam(beta_1=1.0), "`beta_1` should be"),
+        (lambda: optimizers.RMSprop(rho=1.5), "`rho` should be a number from 0 to 1, got 1.5"),
+        (lambda: optimizers.RMSprop(momentum=-1), "`momentum` should be a number from 0 to 1, got -1"),
+        (lambda: optimizers.AdamW(weight_decay=None), "`weight_decay` of `AdamW` should be a number"),
+        (lambda: optimizers.SGD(use_ema=True, ema_momentum=2), "`ema_momentum` should be a number from 0 to 1, got 2"),
+        (lambda: optimizers.SGD(use_ema=True, ema_overwrite_frequency=0), "should be a positive integer or None"),
         (lambda: optimizers.Adam(clipnorm=1.0, clipvalue=2.0), "Only one of"),
         (lambda: optimizers.Adam(clipnorm=-1.0), "`clipnorm` should be a positive number"),
-        (lambda: optimizers.get("adamm"), "Known names: adam, sgd"),
+        (lambda: optimizers.get("adamm"), "Known names: adam, adamw, rmsprop, sgd"),
         (lambda: optimizers.SGD().apply([tf.constant(1.0)]), "optimizer.build"),
         (lambda: optimizers.SGD().apply_gradients([tf.constant(1.0)]), r"zip\(gradients, variables\)"),
         (lambda: optimizers.SGD().apply_gradients([]), r"zip\(gradients, variables\)"),

@@ -58,7 +58,7 @@ class Adam(Optimizer):
       beta_1, beta_2: how slowly the means of the gradient and of its square follow.
       epsilon: added to the root of the mean square.
       amsgrad: whether to divide by the largest mean square so far.
-      **options: `clipnorm`, `clipvalue`, `global_clipnorm`, `name`, as `Optimizer` takes them.
+      **options: `weight_decay`, `clipnorm`, `use_ema`, ... as `Optimizer` takes them.
 
     Raises:
       ValueError: a beta that is no number from 0 to 1 (1 excluded).
@@ -110,3 +110,38 @@ class Adam(Optimizer):
             update(amsgrad_rule, [variable, *self._moments[k], self._largest[k]], [gradient, learning_rate], **numbers)
         else:
             update(adam_rule, [variable, *self._moments[k]], [gradient, learning_rate], **numbers)
+
+
+class AdamW(Adam):
+    """Adam, with variables that decay before each step. Loshchilov and Hutter, 2019.
+
+    Args:
+      learning_rate: see `Optimizer`.
+      weight_decay: variables lose this part of themselves times the learning rate; all but those that
+        `exclude_from_weight_decay` names.
+      beta_1, beta_2, epsilon, amsgrad: as for `Adam`.
+      **options: as `Optimizer` takes them.
+
+    Raises:
+      ValueError: no `weight_decay`.
+
+    >>> import gradtape as tf
+    >>> v, optimizer = tf.Variable(2.0), tf.keras.optimizers.AdamW(learning_rate=0.5, weight_decay=0.25)
+    >>> optimizer.apply([tf.constant(1.0)], [v])
+    >>> round(float(v), 4)  # 2 - 2 · 0.25 · 0.5 - 0.5
+    1.25
+    """
+
+    def __init__(
+        self,
+        learning_rate: Any = 0.001,
+        weight_decay: float = 0.004,
+        beta_1: float = 0.9,
+        beta_2: float = 0.999,
+        epsilon: float = 1e-7,
+        amsgrad: bool = False,
+        **options: Any,
+    ) -> None:
+        if weight_decay is None:
+            raise ValueError("`weight_decay` of `AdamW` should be a number, got None. Use `Adam`.")
+        super().__init__(learning_rate, beta_1, beta_2, epsilon, amsgrad, weight_decay=weight_decay, **options)

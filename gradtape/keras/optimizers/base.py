@@ -12,7 +12,9 @@ from gradtape.api.elementwise import cast
 from gradtape.ir.dtypes import DType, as_dtype, float32, int64
 from gradtape.keras import initializers
 from gradtape.keras.names import unique_name
+from gradtape.keras.optimizers.averages import Averages
 from gradtape.keras.optimizers.clipping import clipping
+from gradtape.keras.optimizers.decay import Exclusions, decay
 from gradtape.keras.scope import unrecorded
 from gradtape.keras.weight import Weight
 from gradtape.runtime.tensor import Tensor
@@ -27,13 +29,19 @@ class Optimizer:
 
     Args:
       learning_rate: a number; a variable; or a function of the step (a float32 scalar: 0, 1, ...) or of nothing.
+      weight_decay: before each step, variables lose this part of themselves times the learning rate.
       clipnorm: each gradient is scaled down to this norm.
       clipvalue: each element of the gradients is moved into [-clipvalue, clipvalue].
       global_clipnorm: all gradients are scaled by one factor, to this norm of all of them together.
+      use_ema: whether to keep moving averages of the variables, which `finalize_variable_values` puts in their place.
+      ema_momentum: how slowly they follow.
+      ema_overwrite_frequency: after so many steps, and again after as many, they take the variables' place.
+      loss_scale_factor: gradients are divided by it; `scale_loss` multiplies a loss by it.
       name: the default is the class' name in lower case.
 
     Raises:
-      ValueError: a learning rate that is none of these, or more than one way to clip.
+      ValueError: a learning rate that is none of these, more than one way to clip, a momentum or a frequency of
+        averages that is none.
 
     >>> import gradtape as tf
     >>> class Signed(tf.keras.optimizers.Optimizer):
@@ -48,19 +56,29 @@ class Optimizer:
     def __init__(
         self,
         learning_rate: Any = 0.01,
+        weight_decay: float | None = None,
         clipnorm: float | None = None,
         clipvalue: float | None = None,
         global_clipnorm: float | None = None,
+        use_ema: bool = False,
+        ema_momentum: float = 0.99,
+        ema_overwrite_frequency: int | None = None,
+        loss_scale_factor: float | None = None,
         name: str | None = None,
     ) -> None:
         self.name = name or unique_name(type(self))
         self.clipnorm, self.clipvalue, self.global_clipnorm = clipnorm, clipvalue, global_clipnorm
         self._clip = clipping(clipnorm, clipvalue, global_clipnorm)
+        self.weight_decay, self._undecayed = weight_decay, Exclusions()
+        self.loss_scale_factor = loss_scale_factor
+        self.use_ema, self.ema_momentum = bool(use_ema), ema_momentum
+        self.ema_overwrite_frequency = ema_overwrite_frequency
+        self._averages = Averages(ema_momentum, ema_overwrite_frequency) if use_ema else None
         self.built = False
         self._variables: list[Variable] = []
         self._order: dict[int, int] = {}  # by id of a variable: which one of those the optimizer was built with
         self._trained: list[Variable] = []
-        self.iterations = self.add_variable((), dtype=int64, name="iteration")
+        self._iterations = self.add_variable((), dtype=int64, name="iteration")
         self._rate: Callable[[], Any] | Variable = self._as_rate(learning_rate)
 
     # ------------------------------------------------------------------ for subclasses
@@ -72,7 +90,32 @@ class Optimizer:
                 raise TypeError(f"An optimizer changes variables, got {v!r} of type {type(v).__name__}.")
             self._order[v._id] = k
         self._trained = list(variables)
+        if self._averages is not None:
+            self._averages.build(variables, lambda v: self.add_variable_from_reference(v, "average"))
         self.built = True
+
+    def exclude_from_weight_decay(
+        self, var_list: Iterable[Variable] | None = None, var_names: Iterable[str] | None = None
+    ) -> None:
+        """Choose which variables keep their size: called once, before the optimizer is built.
+
+        Args:
+          var_list: these.
+          var_names: and all whose name has one of these words in it, such as "bias".
+
+        Raises:
+          ValueError: the optimizer is built already.
+
+        >>> import gradtape as tf
+        >>> optimizer = tf.keras.optimizers.AdamW(weight_decay=0.1)
+        >>> optimizer.exclude_from_weight_decay(var_names=["bias", "gamma", "beta"])
+        """
+        if self.built:
+            raise ValueError(
+                f"Call `exclude_from_weight_decay` before optimizer '{self.name}' is built: before `build` and its "
+                "first step."
+            )
+        self._undecayed = Exclusions(var_list, var_names)
 
     def update_step(self, gradient: Tensor, variable: Variable, learning_rate: Tensor) -> None:
         """Change one variable. The gradient and the learning rate have its dtype."""
@@ -103,7 +146,25 @@ class Optimizer:
         """Which one of the variables that the optimizer was built with this is."""
         return self._order[variable._id]
 
+    def scale_loss(self, loss: Any) -> Any:
+        """The loss times `loss_scale_factor`, which `apply` takes out of its gradients again."""
+        return loss if self.loss_scale_factor is None else loss * self.loss_scale_factor
+
+    def finalize_variable_values(self, var_list: Sequence[Variable]) -> None:
+        """With `use_ema`, give the variables the values of their averages, at the end of training.
+
+        Raises:
+          ValueError: variables that the optimizer was not built with.
+        """
+        if self._averages is not None:
+            self._averages.take_place(var_list)
+
     # ------------------------------------------------------------------ the learning rate
+
+    @property
+    def iterations(self) -> Variable:
+        """How many steps were made."""
+        return self._iterations
 
     @property
     def learning_rate(self) -> Any:
@@ -155,11 +216,14 @@ class Optimizer:
         >>> int(optimizer.apply_gradients([(tf.constant(2.0), v)])), float(v)
         (1, 0.0)
         """
+        self.apply(*self._parted(grads_and_vars))
+        return self.iterations
+
+    def _parted(self, grads_and_vars: Iterable[tuple[Any, Variable]]) -> tuple[list[Any], list[Variable]]:
         pairs = list(grads_and_vars)
         if not pairs or any(not isinstance(p, list | tuple) or len(p) != 2 for p in pairs):
             raise ValueError(f"`apply_gradients` wants pairs, `zip(gradients, variables)`, got {_short(pairs)}.")
-        self.apply([g for g, _ in pairs], [v for _, v in pairs])
-        return self.iterations
+        return [g for g, _ in pairs], [v for _, v in pairs]
 
     def apply(self, grads: Sequence[Any], trainable_variables: Iterable[Variable] | None = None) -> None:
         """Update variables with a list of gradients.
@@ -182,10 +246,12 @@ class Optimizer:
             )
         with unrecorded():
             pairs = self._pairs(gradients, variables)
+            if self.loss_scale_factor is not None:
+                pairs = [(g / self.loss_scale_factor, v) for g, v in pairs]
             if self._clip is not None:
                 pairs = list(zip(self._clip([g for g, _ in pairs]), [v for _, v in pairs], strict=True))
             self._update(pairs)
-            self.iterations.assign_add(1)
+            self._iterations.assign_add(1)
 
     def _known(self, variables: Iterable[Variable] | None) -> list[Variable]:
         """The variables to update; builds the optimizer with them the first time."""
@@ -223,16 +289,43 @@ class Optimizer:
 
     def _update(self, pairs: Sequence[tuple[Tensor, Variable]]) -> None:
         rate = convert_to_tensor(self.learning_rate)
+        self._decay(rate, [v for _, v in pairs])
         sizes: dict[DType, Tensor] = {}
         for gradient, variable in pairs:
             dtype = variable._aval.dtype
             size = sizes.get(dtype)
             if size is None:
-                wide = float32 if dtype.is_half else dtype
-                size = sizes[dtype] = cast(self.step_size(cast(rate, wide)), dtype)
+                size = sizes[dtype] = cast(self.step_size(cast(rate, _wide(dtype))), dtype)
             self.update_step(gradient, variable, size)
+        if self._averages is not None:
+            self._averages.follow(self._iterations)
+        for _, variable in pairs:
             if variable.constraint is not None:
                 variable.assign(variable.constraint(variable.read()))
+
+    def _decay(self, rate: Tensor, variables: Sequence[Variable]) -> None:
+        if not self.weight_decay:
+            return
+        for v in variables:
+            if v not in self._undecayed:
+                dtype = v._aval.dtype
+                decay(v, cast(cast(rate, _wide(dtype)) * self.weight_decay, dtype))
+
+
+def part(name: str, value: Any) -> float:
+    """An argument from 0 to 1.
+
+    Raises:
+      ValueError: anything else.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise ValueError(f"`{name}` should be a number from 0 to 1, got {value!r}.")
+    return float(value)
+
+
+def _wide(dtype: DType) -> DType:
+    """What one number per step is worked out in."""
+    return float32 if dtype.is_half else dtype
 
 
 def _number(value: Any) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gradtape.keras.optimizers.base import Optimizer
+from gradtape.keras.optimizers.base import Optimizer, part
 from gradtape.runtime.tensor import Tensor
 from gradtape.runtime.variable import Variable
 
@@ -37,7 +37,7 @@ class SGD(Optimizer):
       learning_rate: see `Optimizer`.
       momentum: from 0 to 1; how much of the last step is made again.
       nesterov: whether to look ahead along the momentum.
-      **options: `clipnorm`, `clipvalue`, `global_clipnorm`, `name`, as `Optimizer` takes them.
+      **options: `weight_decay`, `clipnorm`, `use_ema`, ... as `Optimizer` takes them.
 
     Raises:
       ValueError: a momentum that is no number from 0 to 1.
@@ -54,9 +54,7 @@ class SGD(Optimizer):
         self, learning_rate: Any = 0.01, momentum: float = 0.0, nesterov: bool = False, **options: Any
     ) -> None:
         super().__init__(learning_rate, **options)
-        if isinstance(momentum, bool) or not isinstance(momentum, int | float) or not 0 <= momentum <= 1:
-            raise ValueError(f"`momentum` should be a number from 0 to 1, got {momentum!r}.")
-        self.momentum, self.nesterov = float(momentum), bool(nesterov)
+        self.momentum, self.nesterov = part("momentum", momentum), bool(nesterov)
         self.momentums: list[Variable] = []
 
     def build(self, variables: Sequence[Variable]) -> None:

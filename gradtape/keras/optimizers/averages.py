@@ -1,0 +1,62 @@
+"""Moving averages of the variables that an optimizer trains. Floor: keras."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from gradtape.api.control import cond
+from gradtape.api.elementwise import cast, where
+from gradtape.runtime.tensor import Tensor
+from gradtape.runtime.update import update
+from gradtape.runtime.variable import Variable
+
+# After each step (Polyak and Juditsky, 1992, with weights that fade), with momentum μ, which is 0 at the first step:
+#
+#     a ← a · μ + x · (1 - μ)
+
+
+def average_rule(average: Tensor, x: Tensor, momentum: Tensor) -> tuple[Tensor]:
+    """One step of a moving average."""
+    return (average * momentum + x * (1.0 - momentum),)
+
+
+class Averages:
+    """Moving averages of variables, which may take the variables' place every so many steps.
+
+    Raises:
+      ValueError: a momentum that is no number from 0 to 1, a frequency that is no positive integer and not None.
+    """
+
+    def __init__(self, momentum: float, every: int | None) -> None:
+        if isinstance(momentum, bool) or not isinstance(momentum, int | float) or not 0 <= momentum <= 1:
+            raise ValueError(f"`ema_momentum` should be a number from 0 to 1, got {momentum!r}.")
+        if every is not None and (isinstance(every, bool) or not isinstance(every, int) or every < 1):
+            raise ValueError(f"`ema_overwrite_frequency` should be a positive integer or None, got {every!r}.")
+        self.momentum, self.every = float(momentum), every
+        self.variables: list[Variable] = []
+        self.averages: list[Variable] = []
+
+    def build(self, variables: Sequence[Variable], state: Callable[[Variable], Variable]) -> None:
+        """Make the averages' state."""
+        self.variables, self.averages = list(variables), [state(v) for v in variables]
+
+    def follow(self, iterations: Variable) -> None:
+        """The averages' step, after that of the variables; `iterations` counts the steps before this one."""
+        for average, v in zip(self.averages, self.variables, strict=True):
+            keep = where(iterations.read() > 0, cast(self.momentum, v._aval.dtype), cast(0.0, v._aval.dtype))
+            update(average_rule, [average], [v.read(), keep])
+        if self.every is not None:
+            cond((iterations.read() + 1) % self.every == 0, lambda: self.take_place(self.variables), lambda: None)
+
+    def take_place(self, variables: Sequence[Any]) -> None:
+        """Give variables the values of their averages.
+
+        Raises:
+          ValueError: other variables than the averaged ones.
+        """
+        known = {v._id: average for v, average in zip(self.variables, self.averages, strict=True)}
+        if any(getattr(v, "_id", None) not in known for v in variables):
+            raise ValueError("Only variables that the optimizer was built with have averages.")
+        for v in variables:
+            v.assign(known[v._id].read())
