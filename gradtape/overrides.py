@@ -204,11 +204,11 @@ def override_gradient(rules: Mapping[str, Rule]) -> Iterator[None]:
 def _scope(rules: Mapping[str, Rule]) -> Iterator[None]:
     outer = STATE.overrides
     known = outer.rules if isinstance(outer, Overrides) else {}
-    STATE.overrides = Overrides(known | {_op_named(name).name: (name, rule) for name, rule in rules.items()})
+    STATE.override(Overrides(known | {_op_named(name).name: (name, rule) for name, rule in rules.items()}))
     try:
         yield
     finally:
-        STATE.overrides = outer
+        STATE.override(outer)
 
 
 class Overrides:
@@ -230,7 +230,8 @@ class Overrides:
         if found is None:
             return None
         kind, rule = found
-        outer, STATE.overrides = STATE.overrides, None
+        outer = STATE.overrides
+        STATE.override(None)
         recorders, STATE.recorders = STATE.recorders, ()
         try:
             made = execute(step, inputs)
@@ -239,7 +240,8 @@ class Overrides:
             outputs = handed_out(results, inputs, pull)
             pull.operation.outputs = tuple(outputs)
         finally:
-            STATE.overrides, STATE.recorders = outer, recorders
+            STATE.override(outer)
+            STATE.recorders = recorders
         for recorder in recorders:
             recorder.record_custom(list(inputs), outputs, pull)
         return tuple(outputs) if isinstance(made, tuple) else outputs[0]
@@ -283,7 +285,8 @@ class _Pull:
         self.results: list[Aval] = [t._aval for t in operation.outputs]
 
     def __call__(self, *cotangents: Tensor) -> Sequence[Tensor | None]:
-        outer, STATE.overrides = STATE.overrides, None
+        outer = STATE.overrides
+        STATE.override(None)
         try:
             given = iter(cotangents)
             ups = [next(given) if a.dtype.is_differentiable else nothing(a) for a in self.results]
@@ -291,7 +294,7 @@ class _Pull:
             due = enumerate(zip(answers, self.operation.inputs, strict=True))
             return [fitted(g, t._aval, self.name, functools.partial("operand {}".format, i)) for i, (g, t) in due]
         finally:
-            STATE.overrides = outer
+            STATE.override(outer)
 
     def _listed(self, answer: Any) -> list[Any]:
         """A gradient for each operand; those that TensorFlow's operations have besides, such as axes, have none."""

@@ -71,12 +71,15 @@ class CompiledGraph:
     def __call__(self, inputs: Sequence[Tensor]) -> list[Tensor]:
         """Run on tensors; where a tape records and gradients flow through an operand, as a call that also
         returns the residuals of its own derivative."""
-        recorders = STATE.recorders
+        state = STATE
+        recorders = state.recorders
         if not recorders or not any(active := _active(recorders, inputs)):
+            if state.detour is not None and (made := state.detour(self.plain, inputs)) is not None:
+                return _listed(made)
             try:
                 operands = [t._array for t in inputs]
             except SymbolicTensorError:
-                return list(traced(self.plain, inputs))
+                return _listed(traced(self.plain, inputs))
             try:
                 arrays = STATE.run(self.kernel, *operands)
             except RuntimeError as e:
@@ -85,8 +88,12 @@ class CompiledGraph:
         step = self.recorded.get(active)
         if step is None:
             step = self.recorded[active] = _fused_call(augmented(self.graph, active))
-        results = execute(step, inputs)
-        return list(results[: len(self.avals)]) if isinstance(results, tuple) else [results]
+        return _listed(execute(step, inputs))[: len(self.avals)]
+
+
+def _listed(results: Any) -> list[Tensor]:
+    """The results of a step in a list, of which there may be one."""
+    return list(results) if isinstance(results, tuple) else [results]
 
 
 def _active(recorders: Sequence[Recorder], inputs: Sequence[Tensor]) -> tuple[bool, ...]:

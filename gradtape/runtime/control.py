@@ -46,6 +46,7 @@ class Traced:
         self.tracer.is_block = examples is None
         self.tracer.examples = self.tracer.symbols if examples is None else examples
         outer, STATE.recorders = STATE.recorders, ()
+        self.tracer.within(function_tracer(), outer)
         try:
             self.results: list[Tensor] = self.tracer.run(block, list(self.tracer.symbols))
         finally:

@@ -18,7 +18,7 @@ _new = EagerTensor.__new__
 def execute(step: Step, inputs: Sequence[Tensor]) -> Any:
     """The result of a step, or a tuple of results where it has several."""
     state = STATE
-    if state.overrides is not None and (made := state.overrides.run(step, inputs)) is not None:
+    if state.detour is not None and (made := state.detour(step, inputs)) is not None:
         return made
     avals = tuple([t._aval for t in inputs])
     outs = step.inferred.get(avals) or step.infer(avals)
@@ -26,7 +26,7 @@ def execute(step: Step, inputs: Sequence[Tensor]) -> Any:
     try:
         result = state.run(kernel, *[t._array for t in inputs])
     except SymbolicTensorError:
-        return _traced(step, inputs)
+        return traced(step, inputs)
     except RuntimeError as e:
         result = run_apart(e, kernel, *[t._array for t in inputs])
     except (ValueError, TypeError, IndexError, MemoryError) as e:
@@ -47,17 +47,17 @@ def _wrapped(array: Any, aval: Any) -> Tensor:
 def unary(step: Step, x: Tensor) -> Tensor:
     """`execute` for one operand and one result, with nothing in between."""
     state = STATE
-    if state.overrides is not None and (made := state.overrides.run(step, (x,))) is not None:
-        overridden: Tensor = made
-        return overridden
+    if state.detour is not None and (made := state.detour(step, (x,))) is not None:
+        elsewhere: Tensor = made
+        return elsewhere
     avals = (x._aval,)
     outs = step.inferred.get(avals) or step.infer(avals)
     kernel = step.lowered.get(state.alone) or eager(step)
     try:
         array = state.run(kernel, x._array)
     except SymbolicTensorError:
-        traced_result: Tensor = _traced(step, (x,))
-        return traced_result
+        symbol: Tensor = traced(step, (x,))
+        return symbol
     except RuntimeError as e:
         array = run_apart(e, kernel, x._array)
     except (ValueError, TypeError, IndexError, MemoryError) as e:
@@ -75,17 +75,17 @@ def unary(step: Step, x: Tensor) -> Tensor:
 def binary(step: Step, x: Tensor, y: Tensor) -> Tensor:
     """`execute` for two operands and one result."""
     state = STATE
-    if state.overrides is not None and (made := state.overrides.run(step, (x, y))) is not None:
-        overridden: Tensor = made
-        return overridden
+    if state.detour is not None and (made := state.detour(step, (x, y))) is not None:
+        elsewhere: Tensor = made
+        return elsewhere
     avals = (x._aval, y._aval)
     outs = step.inferred.get(avals) or step.infer(avals)
     kernel = step.lowered.get(state.alone) or eager(step)
     try:
         array = state.run(kernel, x._array, y._array)
     except SymbolicTensorError:
-        traced_result: Tensor = _traced(step, (x, y))
-        return traced_result
+        symbol: Tensor = traced(step, (x, y))
+        return symbol
     except RuntimeError as e:
         array = run_apart(e, kernel, x._array, y._array)
     except (ValueError, TypeError, IndexError, MemoryError) as e:
@@ -103,14 +103,6 @@ def binary(step: Step, x: Tensor, y: Tensor) -> Tensor:
 def run_alone(step: Step, *arrays: Any) -> Any:
     """The array that a step makes of arrays, which nobody records."""
     return quietly(step.lowered.get(STATE.alone) or eager(step), *arrays)
-
-
-def _traced(step: Step, inputs: Sequence[Tensor]) -> Any:
-    """What dispatch does where an operand is symbolic: the same, with a graph node in place of a kernel."""
-    results = traced(step, inputs)
-    for recorder in STATE.recorders:
-        recorder.record(step, inputs, results)
-    return results[0] if len(results) == 1 else results
 
 
 def explained(step: Step, inputs: Sequence[Tensor], error: Exception) -> Exception:

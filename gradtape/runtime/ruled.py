@@ -13,8 +13,8 @@ from gradtape.runtime.dispatch import execute
 from gradtape.runtime.pushing import pushed_by, transposed
 from gradtape.runtime.record import Rule
 from gradtape.runtime.state import STATE
-from gradtape.runtime.tensor import SymbolicTensor, SymbolicTensorError, Tensor, wrap
-from gradtape.runtime.trace import Tracer
+from gradtape.runtime.tensor import EagerTensor, SymbolicTensor, SymbolicTensorError, Tensor, wrap
+from gradtape.runtime.trace import Tracer, function_tracer, is_outside
 from gradtape.transforms.differentiate import zeros
 from gradtape.transforms.linearity import is_linear
 from gradtape.transforms.simplify import flattened
@@ -27,7 +27,7 @@ _steps: Bounded[Any, Step] = Bounded(MAX_STEPS)  # one step per structure of its
 def handed_out(results: Sequence[Tensor], operands: Sequence[Any], rule: Rule) -> list[Tensor]:
     """Results under new names, which nothing but the rule connects to the operands. While a function is traced whose
     graph may be differentiated, the rule is traced too, and becomes part of the graph."""
-    tracer = _innermost(results)
+    tracer = _innermost(results, operands)
     if tracer is None:
         return [wrap(t._array, t._aval) for t in results]
     if tracer.differentiable:
@@ -35,9 +35,13 @@ def handed_out(results: Sequence[Tensor], operands: Sequence[Any], rule: Rule) -
     return [tracer.symbol(t._value) if isinstance(t, SymbolicTensor) else wrap(t._array, t._aval) for t in results]
 
 
-def _innermost(results: Sequence[Tensor]) -> Tracer | None:
+def _innermost(results: Sequence[Tensor], operands: Sequence[Any]) -> Tracer | None:
+    """The tracer of the graph that the results belong to; that of the function, where its caller may ask for
+    derivatives by an operand."""
     involved = [t._tracer for t in results if isinstance(t, SymbolicTensor)]
-    return next((t for t in reversed(STATE.tracers) if t in involved), None)
+    found = next((t for t in reversed(STATE.tracers) if t in involved), None)
+    asked = found is None and any(is_outside(t) for t in operands if isinstance(t, EagerTensor))
+    return function_tracer() if asked else found
 
 
 def _with_rule(tracer: Tracer, results: Sequence[Tensor], operands: Sequence[Any], rule: Rule) -> list[Tensor]:

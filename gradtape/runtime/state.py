@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextvars
+import functools
 import itertools
 import threading
 from collections.abc import Callable, Sequence
@@ -46,6 +47,9 @@ class Overriding(Protocol):
         """The results of a step that is recorded with another gradient; None where it keeps its own."""
 
 
+Detour = Callable[["Step", "Sequence[Tensor]"], Any]
+
+
 class State(threading.local):
     """Thread-local: a thread records only what it runs itself."""
 
@@ -58,7 +62,31 @@ class State(threading.local):
         self.tracers: tuple[Tracer, ...] = ()
         self.watchers: tuple[Callable[[Variable], None], ...] = ()
         self.overrides: Overriding | None = None  # what a scope puts in the place of built-in gradients
+        self.detour: Detour | None = None  # the two together: what a step is shown to before it runs
         self.reads: dict[int, Tensor] = {}  # what variables were read as since the recorders changed, by their id
+
+    def enter(self, tracers: tuple[Tracer, ...], recorders: tuple[Recorder, ...]) -> None:
+        """Let these be the tracers, the innermost one last, and these record."""
+        self.tracers, self.recorders = tracers, recorders
+        self._redirect()
+
+    def override(self, overrides: Overriding | None) -> None:
+        """Let these be the gradients in the place of built-in ones."""
+        self.overrides = overrides
+        self._redirect()
+
+    def _redirect(self) -> None:
+        overriding = None if self.overrides is None else self.overrides.run
+        tracing = self.tracers[-1].take if self.tracers else None
+        if overriding is None or tracing is None:
+            self.detour = overriding or tracing
+        else:
+            self.detour = functools.partial(_first_of, overriding, tracing)
+
+
+def _first_of(one: Detour, other: Detour, step: Step, inputs: Sequence[Tensor]) -> Any:
+    made = one(step, inputs)
+    return other(step, inputs) if made is None else made
 
 
 STATE = State()

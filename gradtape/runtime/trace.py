@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gradtape.backends.cpu import lower
 from gradtape.backends.program import compile_graph
@@ -15,10 +15,14 @@ from gradtape.ir.aval import Aval
 from gradtape.ir.graph import Graph, Value
 from gradtape.ops.arithmetic import ASSIGNED
 from gradtape.ops.op import Step, apply
+from gradtape.runtime.convert import is_shared
 from gradtape.runtime.places import line_of, place_at, place_of, user_frame
 from gradtape.runtime.state import STATE, new_id
 from gradtape.runtime.tensor import SymbolicTensor, SymbolicTensorError, Tensor, wrap
 from gradtape.transforms.dependence import leaves
+
+if TYPE_CHECKING:
+    from gradtape.runtime.record import Recorder
 
 
 class Tracer:
@@ -64,17 +68,41 @@ class Tracer:
     def run(self, f: Callable[..., Any], *args: Any) -> Any:
         """f(*args) with this tracer as the innermost one."""
         outer = STATE.tracers
-        STATE.tracers = (*outer, self)
+        STATE.enter((*outer, self), STATE.recorders)
         try:
             return f(*args)
         finally:
-            STATE.tracers = outer
+            STATE.enter(outer, STATE.recorders)
+
+    def take(self, step: Step, inputs: Sequence[Tensor]) -> Any:
+        """The results of a step that becomes part of a graph, which this tracer, the innermost one, is asked first;
+        None where the step runs at once."""
+        outside = False
+        for t in inputs:
+            if isinstance(t, SymbolicTensor):
+                return traced(step, inputs)
+            outside = outside or is_outside(t)
+        if outside and any(v.dtype.is_differentiable for v in step.infer(tuple(t._aval for t in inputs))):
+            return traced(step, inputs)
+        return None
 
 
-def traced(step: Step, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """A step on operands of which some are symbolic: a node in the graph of the innermost of their tracers."""
-    tracer = _innermost(inputs)
-    return tracer.apply(step, inputs)
+def traced(step: Step, inputs: Sequence[Tensor]) -> Any:
+    """A step as a node in the graph of the innermost tracer that one of its operands belongs to; its result, or a
+    tuple of results."""
+    results = _innermost(inputs).apply(step, inputs)
+    for recorder in STATE.recorders:
+        recorder.record(step, inputs, results)
+    return results[0] if len(results) == 1 else results
+
+
+def is_outside(t: Tensor) -> bool:
+    """Whether somebody may ask, around the function that is being traced, for derivatives by a tensor with a value:
+    then what is computed of it is part of the graph."""
+    function = function_tracer() if t._aval.dtype.is_differentiable else None
+    if function is None:
+        return False
+    return (t._id < function.begin and not is_shared(t)) or any(r.is_watching(t) for r in function.around)
 
 
 def _innermost(inputs: Sequence[Tensor]) -> Tracer:
@@ -108,6 +136,8 @@ class FunctionTracer(Tracer):
     def __init__(self, inputs: Sequence[Aval]) -> None:
         super().__init__(inputs)
         self.differentiable = True
+        self.begin = new_id()  # older tensors are from outside
+        self.around: tuple[Recorder, ...] = ()  # tapes of the function around a block of it
         self.variables: dict[int, tuple[Any, Value]] = {}  # by id: the variable (or other state), its first value
         self.present: dict[int, Tensor] = {}  # its value now
         self.assigned: dict[int, Any] = {}
@@ -115,6 +145,11 @@ class FunctionTracer(Tracer):
         self.is_block = False  # it may run often, or not at all
         self.creates_no_more = ""  # why it must not make any
         self.examples: Sequence[Tensor] = self.symbols  # the inputs of the call for which it is traced
+
+    def within(self, function: FunctionTracer | None, recorders: Sequence[Recorder]) -> None:
+        """Be that of a block of a function, around which these record."""
+        if function is not None:
+            self.begin, self.around = function.begin, (*function.around, *recorders)
 
     def read(self, variable: Any) -> Tensor:
         """A variable's value at this point of the function."""
@@ -186,11 +221,11 @@ def creating() -> list[Any] | None:
 def outside() -> Iterator[None]:
     """A block that runs at once, and unrecorded, though a function is being traced around it."""
     held = STATE.tracers, STATE.recorders
-    STATE.tracers, STATE.recorders = (), ()
+    STATE.enter((), ())
     try:
         yield
     finally:
-        STATE.tracers, STATE.recorders = held
+        STATE.enter(*held)
 
 
 def open_tracer_of(x: Any) -> Any:

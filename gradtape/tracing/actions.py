@@ -77,9 +77,9 @@ class World:
     def entered(self) -> Iterator[None]:
         """From user code to ours."""
         outer = STATE.tracers, STATE.recorders
-        STATE.tracers, STATE.recorders = self.state
+        STATE.enter(*self.state)
         try:
             yield
         finally:
             self.state = STATE.tracers, STATE.recorders
-            STATE.tracers, STATE.recorders = outer
+            STATE.enter(*outer)

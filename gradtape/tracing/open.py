@@ -185,12 +185,12 @@ class OpenTracer(FunctionTracer):
         given, named = optree.tree_unflatten(spec, opened)
         outer, self.log = self.log, []
         held, self.world.state = self.world.state, (STATE.tracers, STATE.recorders)
-        STATE.tracers, STATE.recorders = (*STATE.tracers, self), ()
+        STATE.enter((*STATE.tracers, self), ())
         self.depth += 1
         try:
             answer = f(*given, **named)
         finally:
-            STATE.tracers, STATE.recorders = self.world.state
+            STATE.enter(*self.world.state)
             self.world.state = held
             actions, self.log = self.log, outer
             self.depth -= 1
@@ -247,7 +247,7 @@ class OpenTracer(FunctionTracer):
         tracer, held = FunctionTracer(grown), self.world
         outer = STATE.tracers, STATE.recorders
         try:
-            STATE.tracers, STATE.recorders = (tracer,), ()
+            STATE.enter((tracer,), ())
             self.world = World()
             inputs = zip(self.inputs_of_all, tracer.symbols, strict=True)
             self.world.values.update((s.number, x) for s, x in inputs if s is not None)
@@ -260,7 +260,7 @@ class OpenTracer(FunctionTracer):
         except Exception:  # noqa: BLE001 - shapes that do not fit together in that world say nothing of the real one
             return None
         finally:
-            STATE.tracers, STATE.recorders = outer
+            STATE.enter(*outer)
             self.world = held
 
 
@@ -308,12 +308,14 @@ class OpenTrace:
         tracer.creates_no_more = tracer.sample.creates_no_more = creates_no_more
         if examples:
             tracer.sample.examples = examples
-        outer = STATE.tracers, STATE.recorders, STATE.watchers
-        STATE.tracers, STATE.recorders, STATE.watchers = (*STATE.tracers, tracer.sample), (), ()
+        outer = STATE.tracers, STATE.recorders
+        watchers, STATE.watchers = STATE.watchers, ()
+        STATE.enter((*STATE.tracers, tracer.sample), ())
         try:
             self.block, _ = tracer.noted(python, (list(tracer.sample.symbols),), {})
         finally:
-            STATE.tracers, STATE.recorders, STATE.watchers = outer
+            STATE.enter(*outer)
+            STATE.watchers = watchers
         self.made: Bounded[Any, Trace] = Bounded(MAX_SHAPES)
 
     def at(self, avals: tuple[Aval, ...], examples: Sequence[Tensor] = ()) -> Trace:
