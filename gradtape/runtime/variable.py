@@ -238,16 +238,16 @@ class Variable(Operators):
         if STATE.tracers and function_tracer() is not None:
             return self.assign(binary(self._step(ufunc), self.read(), tensor))
         with _UPDATING:
-            value = self._snapshot._array
-            if is_on_device(value):
-                self._snapshot = wrap(run_alone(self._step(ufunc), value, tensor._array), self._aval)
+            if is_on_device(self._snapshot._array):  # which no local name holds: `_owned` counts who does
+                new = run_alone(self._step(ufunc), self._snapshot._array, tensor._array)
+                self._snapshot = wrap(new, self._aval)
                 return self
             array, delta = self._owned(), on_host(tensor._array)
             if array is not None:
                 quietly(ufunc, array, delta, array)
                 self._snapshot = wrap(array, self._aval)
             else:
-                self._snapshot = wrap(quietly(ufunc, value, delta), self._aval)
+                self._snapshot = wrap(quietly(ufunc, self._snapshot._array, delta), self._aval)
         return self
 
     def _step(self, ufunc: np.ufunc) -> Step:
