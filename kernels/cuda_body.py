@@ -235,10 +235,15 @@ def named(code: Sequence[Operation]) -> str:
 
 
 def assembled(
-    name: str, comment: Sequence[str], bounds: str, parameters: Sequence[str], lines: Sequence[str]
+    name: str,
+    comment: Sequence[str],
+    bounds: str,
+    parameters: Sequence[str],
+    lines: Sequence[str],
+    templates: Sequence[str] = TEMPLATES,
 ) -> tuple[str, str]:
     """The text of a kernel, and its name, which ends in a hash of the text."""
-    heads = [f'#include "{file}"' for file in TEMPLATES]
+    heads = [f'#include "{file}"' for file in templates]
     signature = f"{name}@(\n    {(',' + chr(10) + '    ').join(parameters)})"
     text = "\n".join(
         [

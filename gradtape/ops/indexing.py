@@ -202,5 +202,10 @@ def _extreme(name: str, ufunc: str, start: Callable[[DType], Any], word: str) ->
     )
 
 
-SCATTER_MAX = _extreme("scatter_max", "maximum", lambda d: -math.inf if d.is_floating else d.min, "largest")
-SCATTER_MIN = _extreme("scatter_min", "minimum", lambda d: math.inf if d.is_floating else d.max, "smallest")
+# What an extreme is where there are no slices, by its monoid.
+FAR: dict[str, Callable[[DType], Any]] = {
+    "max": lambda d: -math.inf if d.is_floating else d.min,
+    "min": lambda d: math.inf if d.is_floating else d.max,
+}
+SCATTER_MAX = _extreme("scatter_max", "maximum", FAR["max"], "largest")
+SCATTER_MIN = _extreme("scatter_min", "minimum", FAR["min"], "smallest")

@@ -18,7 +18,7 @@ from gradtape.kernels.cuda_render import TEMPLATES
 
 KERNEL = re.compile(r"__global__\s+void\s+(?:__launch_bounds__\([^)]*\)\s+)?(\w+)\(")
 OPT_IN = 48 << 10  # bytes of shared memory for a block that a kernel has without asking
-
+PROGRAMS = 4096  # that stay for the shapes that they were made for
 NUMBERS = 1024  # numbers of the host that stay on the device
 
 Load = Callable[[str], Any]
@@ -58,6 +58,7 @@ class Cuda:
         self.ndarray = xp.ndarray
         self.numbers: Bounded[Any, Any] = Bounded(NUMBERS)
         self.functions: dict[str, Any] = {}  # by the text of a kernel
+        self.kept: Bounded[Any, Any] = Bounded(PROGRAMS)
         self.lock = threading.Lock()
 
     # ------------------------------------------------------------------ arrays
@@ -113,6 +114,10 @@ class Cuda:
             for text in missing:
                 self.functions[text] = module.get_function(name_of(text))
 
+    def once(self, key: Any, make: Callable[[], Any]) -> Any:
+        """What was made for a key, such as a program; made now if it was not."""
+        return self.kept.find(key, make)
+
     def program(self, program: CudaProgram, results: Sequence[tuple[tuple[int, ...], Any]]) -> Program:
         """What runs the launches of a program; `results`: shapes and dtypes."""
         return Program(self, program, results)
@@ -138,14 +143,15 @@ class Program:
         ]
         self.ready: list[Any] | None = None
 
-    def __call__(self, *operands: Any) -> tuple[Any, ...]:
+    def __call__(self, *operands: Any, into: Sequence[Any] | None = None) -> tuple[Any, ...]:
+        """The results, which are new arrays, or those (in C order) that they are to be written `into`."""
         if self.ready is None:
             self.ready = self._loaded()
         in_order, on_device = self.cuda.xp.ascontiguousarray, self.cuda.array
         empty = self.cuda.xp.empty
         arrays = {
             "operand": [in_order(on_device(a)) for a in operands],
-            "result": [empty(shape, dtype) for shape, dtype in self.results],
+            "result": [empty(shape, dtype) for shape, dtype in self.results] if into is None else list(into),
             "scratch": [empty(size, dtype) for size, dtype in self.scratch],
         }
         for function, grid, block, shared, arguments in self.ready:

@@ -94,26 +94,30 @@ class Lowering:
         return contraction(self.cuda, step.params["subscripts"])
 
     def _structural(self, step: Step) -> Kernel:
-        op, cuda = step.op, self.cuda
+        """A view, if the op has no function of its own; positions stay where they are, on the host or not."""
+        op, cuda, params = step.op, self.cuda, step.params
         assert isinstance(op, Structural)
-        if not op.view:
-            return self._by_name(step)
-        value, params, moved = op.value, step.params, -op.indices or None
+        if op.view and op.name not in self.ops:
+            return lambda *arrays: op.value(cuda.xp, *map(cuda.array, arrays), **params)
+        found, moved = self._found(op), -op.indices or None
 
         def run(*arrays: Any) -> Any:
             operands = [cuda.array(a) for a in arrays[:moved]]
-            return value(cuda.xp, *operands, *[cuda.host(a) for a in arrays[len(operands) :]], **params)
+            return found(cuda, *operands, *arrays[len(operands) :], **params)
 
         return run
 
     def _by_name(self, step: Step) -> Kernel:
-        cuda, params = self.cuda, step.params
-        found = self.ops.get(step.op.name)
+        cuda, params, found = self.cuda, step.params, self._found(step.op)
+        return lambda *arrays: found(cuda, *[cuda.array(a) for a in arrays], **params)
+
+    def _found(self, op: Op) -> Callable[..., Any]:
+        found = self.ops.get(op.name)
         if found is None:
             raise UnimplementedError(
-                f"`{step.op.name}` has no kernel for {cuda.name}. Run it on the host: `with tf.device('/CPU:0'):`."
+                f"`{op.name}` has no kernel for {self.cuda.name}. Run it on the host: `with tf.device('/CPU:0'):`."
             )
-        return lambda *arrays: found(cuda, *[cuda.array(a) for a in arrays], **params)
+        return found
 
     def _unspelled(self, step: Step) -> Kernel:
         """An op that should have become part of a cluster."""

@@ -11,7 +11,7 @@ import sys
 import numpy as _numpy
 
 from tests.cuda_emulator.cupy_stand_in import creation as _creation
-from tests.cuda_emulator.cupy_stand_in import cuda
+from tests.cuda_emulator.cupy_stand_in import cuda, lib
 from tests.cuda_emulator.cupy_stand_in.arrays import ComputesOutsideKernels, ndarray
 from tests.cuda_emulator.cupy_stand_in.creation import (
     array,
@@ -59,6 +59,7 @@ __all__ = [
     "get_array_module",
     "get_default_memory_pool",
     "is_available",
+    "lib",
     "linalg",
     "matmul",
     "ndarray",

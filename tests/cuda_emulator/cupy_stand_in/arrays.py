@@ -224,6 +224,11 @@ class ndarray:
         raise ComputesOutsideKernels(f"`numpy.{function.__name__}` of a device array")
 
 
+def as_strided(x: ndarray, shape: Any = None, strides: Any = None) -> ndarray:
+    """A view of any shape and strides, which nobody checks until somebody goes there."""
+    return x._view(lambda twin: np.lib.stride_tricks.as_strided(twin, shape, strides))
+
+
 OPERATORS = [
     *(
         "add",

@@ -1,0 +1,72 @@
+"""Slices combined at integer positions, always in the same order: positions are sorted once, by the library, and what
+they bring together is combined by two kernels, however many are equal. Floor: backends.
+
+Positions that do not exist cannot be refused without waiting for them; what belongs there is left out, as in
+TensorFlow on a GPU."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+from gradtape.backends.cuda.device import Cuda
+from gradtape.backends.cuda.moves import alignment
+from gradtape.ir.dtypes import DType, of_numpy
+from gradtape.kernels import cuda_scatter
+from gradtape.kernels.cuda_scatter import Slices
+from gradtape.ops.indexing import FAR
+
+Array = Any
+Sizes = tuple[int, ...]
+
+
+def sorted_keys(cuda: Cuda, indices: Array, at: Slices) -> Array:
+    """The keys of positions in order; they are distinct, so that no sort needs to be stable."""
+    positions = indices if cuda.owns(indices) else cuda.array(indices)
+    program = cuda.once(
+        ("keys", at, positions.dtype),
+        lambda: cuda.program(cuda_scatter.keys(at, of_numpy(positions.dtype)), [((at.size,), "int64")]),
+    )
+    return cuda.xp.sort(program(positions)[0])
+
+
+def combine(cuda: Cuda, monoid: str, out: Array, keys: Array, x: Array, at: Slices) -> None:
+    """Write those rows of a result that have keys; `x`: slices that are (batches, before, count, inner) in C order."""
+    dtype = of_numpy(x.dtype)
+    width = cuda_scatter.width_of(at, dtype, alignment(x))
+    program = cuda.once(
+        ("scatter", at, monoid, x.dtype, width),
+        lambda: cuda.program(cuda_scatter.scatter(at, monoid, dtype, width), [(out.shape, out.dtype)]),
+    )
+    program(keys, x, into=[out])
+
+
+def _scattered(cuda: Cuda, monoid: str, x: Array, indices: Array, out: Array, axis: int, batch_dims: int) -> Array:
+    count = math.prod(indices.shape[batch_dims:])
+    shape = out.shape
+    batches, before = math.prod(shape[:batch_dims]), math.prod(shape[batch_dims:axis])
+    at = Slices(batches, before, count, shape[axis], math.prod(shape[axis + 1 :]))
+    if x.size and out.size:
+        combine(cuda, monoid, out, sorted_keys(cuda, indices, at), x, at)
+    return out
+
+
+def scatter_add(cuda: Cuda, g: Array, indices: Array, shape: Sizes, axis: int, batch_dims: int) -> Array:
+    return _scattered(cuda, "sum", g, indices, cuda.zeros(shape, g.dtype), axis, batch_dims)
+
+
+def _extreme(cuda: Cuda, x: Array, indices: Array, size: int, axis: int, batch_dims: int, monoid: str) -> Array:
+    shape = (*x.shape[:axis], size, *x.shape[axis + indices.ndim - batch_dims :])
+    far: Callable[[DType], Any] = FAR[monoid]
+    out = cuda.xp.full(shape, far(of_numpy(x.dtype)), x.dtype)
+    return _scattered(cuda, monoid, x, indices, out, axis, batch_dims)
+
+
+OPS: dict[str, Callable[..., Any]] = {
+    "scatter_add": scatter_add,
+    "scatter_rows": scatter_add,
+    "scatter_max": functools.partial(_extreme, monoid="max"),
+    "scatter_min": functools.partial(_extreme, monoid="min"),
+}

@@ -1,0 +1,63 @@
+"""Ops of the CUDA backend on the emulated device, their kernels compiled at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from gradtape.backends.cuda.device import Cuda
+from tests.cuda_emulator import cupy_stand_in
+from tests.cuda_emulator.cublas import Cublas
+from tests.cuda_emulator.devices import fresh
+
+Function = Callable[..., Any]
+
+
+class Learning(Cuda):
+    """A device that runs no kernel: it finds out which there are."""
+
+    def __init__(self) -> None:
+        device = cupy_stand_in.device()
+        super().__init__("GPU:0", cupy_stand_in, lambda text: None, Cublas(device), lambda: device.current_stream)
+
+    def compile(self, texts: Sequence[str]) -> None:
+        self.functions.update((t, lambda grid, block, args, shared_mem: None) for t in texts)
+
+
+def texts_of(run: Callable[[Cuda], Any]) -> list[str]:
+    """The texts of all kernels that a function would run."""
+    with cupy_stand_in.using_device():
+        cuda = Learning()
+        run(cuda)
+        return list(cuda.functions)
+
+
+def on_device(calls: Sequence[Callable[[Cuda], Any]], seed: int = 0) -> list[list[Any]]:
+    """The results, on the host, of functions of a device."""
+    texts = texts_of(lambda cuda: [call(cuda) for call in calls])
+    with fresh(seed) as cuda:
+        cuda.compile(texts)
+        found = []
+        for call in calls:
+            results = call(cuda)
+            found.append([cuda.host(a) for a in (results if isinstance(results, tuple) else (results,))])
+        return found
+
+
+def placed(cuda: Cuda, a: Any, layout: str) -> Any:
+    """A host array on the device: "plain"; "shifted" by one element, so that no pack is aligned; "strided", its
+    elements two places apart and backwards."""
+    a = np.asarray(a)
+    if layout == "shifted":
+        flat = np.concatenate([np.zeros(1, a.dtype), a.reshape(-1)])
+        return cuda.array(flat)[1:].reshape(a.shape)
+    if layout == "strided" and a.ndim:
+        wide = np.zeros((*a.shape[:-1], 2 * a.shape[-1]), a.dtype)
+        wide[..., ::2] = a[..., ::-1]
+        return cuda.array(wide)[..., ::2][..., ::-1]
+    return cuda.array(a)
+
+
+LAYOUTS = ("plain", "shifted", "strided")
