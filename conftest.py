@@ -8,7 +8,7 @@ import pytest
 from hypothesis import settings
 
 # Print at the end, also where other processes run the tests: the counts of tests/op_table, and what had no compiler.
-pytest_plugins = ["tests.op_table.tally", "tests.cuda_emulator.untested"]
+pytest_plugins = ["tests.op_table.tally", "tests.cuda_emulator.untested", "tests.devices"]
 
 # Programs run op by op, so that no compiler works beside a test (it changes warning filters, and memory); tests of
 # kernels ask for them.
@@ -29,9 +29,3 @@ def names_in_doctests(request: pytest.FixtureRequest) -> None:
         import gradtape as tf
 
         namespace.update(tf=tf, np=np)
-
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(
-        "--device", choices=("cpu", "emulated", "cuda"), default="cpu", help="where tensors are: cpu, emulated or cuda"
-    )

@@ -14,6 +14,7 @@ from gradtape.api import (
     autograph,
     bitwise,
     compat,
+    config,
     debugging,
     dtypes,
     errors,
@@ -122,7 +123,7 @@ from gradtape.api.elementwise import (
     where,
 )
 from gradtape.api.elementwise import divide as truediv
-from gradtape.api.execution import executing_eagerly, init_scope
+from gradtape.api.execution import device, executing_eagerly, init_scope
 from gradtape.api.graphs import Graph
 from gradtape.api.host_functions import numpy_function, py_function
 from gradtape.api.indexing import (
@@ -304,6 +305,7 @@ __all__ = [
     "complex64",
     "concat",
     "cond",
+    "config",
     "constant",
     "convert_to_tensor",
     "cos",
@@ -311,6 +313,7 @@ __all__ = [
     "cumsum",
     "custom_gradient",
     "debugging",
+    "device",
     "divergence",
     "divide",
     "double",

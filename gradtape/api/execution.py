@@ -5,8 +5,11 @@ from __future__ import annotations
 import contextlib
 
 from gradtape.runtime.control import is_staged
+from gradtape.runtime.placement import device
 from gradtape.runtime.trace import outside
 from gradtape.tracing.conversion import native
+
+__all__ = ["device", "executing_eagerly", "init_scope"]
 
 
 def executing_eagerly() -> bool:

@@ -19,6 +19,7 @@ Partial = Callable[..., Any] | int | None
 
 REAL = "f"
 NUMERIC = "fciu"
+IDLE = ("identity", "stop_gradient")  # ops whose value is their operand
 
 
 class Pointwise(Op):

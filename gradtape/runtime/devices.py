@@ -5,11 +5,14 @@ Where nothing is on a device, work stays on the host, unless `tf.device` says ot
 
 from __future__ import annotations
 
+import threading
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from gradtape.backends.choice import choice
 from gradtape.backends.control import Stack
 from gradtape.backends.cuda.device import Cuda
 from gradtape.backends.cuda.lowering import Lowering
@@ -39,15 +42,33 @@ class Device:
 
 
 class Devices:
-    """None but the host, until `use`."""
+    """What this process has besides the host; chosen when it is first asked for, or by `use`."""
 
     def __init__(self) -> None:
-        self.device: Device | None = None
+        self.chosen = False
+        self._device: Device | None = None
+        self.lock = threading.Lock()
+
+    @property
+    def device(self) -> Device | None:
+        if not self.chosen:
+            self._choose()
+        return self._device
 
     def use(self, cuda: Cuda | None) -> None:
-        """Give this process a device (None: take it away)."""
-        self.device = None if cuda is None else Device(cuda)
+        """Give this process a device (None: the host alone)."""
+        self._device = None if cuda is None else Device(cuda)
+        self.chosen = True
         State.alone = HOST_ALONE if cuda is None else f"{cuda.key}, alone"
+
+    def _choose(self) -> None:
+        with self.lock:
+            if self.chosen:
+                return
+            found = choice()
+            if found.is_worth_a_word:
+                warnings.warn(f"gradtape runs on the CPU: {found.reason}.", RuntimeWarning, stacklevel=2)
+            self.use(found.device)
 
 
 HOST_ALONE = State.alone

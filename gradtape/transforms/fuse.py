@@ -10,6 +10,7 @@ from gradtape.ir.graph import Graph, Node, Value, order
 from gradtape.ir.show import show
 from gradtape.ops.fused import fused_step
 from gradtape.ops.op import Constant, Step, apply
+from gradtape.ops.pointwise import IDLE
 from gradtape.ops.reduction import Reduction
 from gradtape.ops.tiles import Tiles, tiles_step
 from gradtape.transforms.atoms import Spells, in_atoms
@@ -62,7 +63,7 @@ def _within(step: Step, spells: Spells, siblings: bool) -> Step:
 
 
 def _worth(g: Group, alone: int) -> bool:
-    return sum(n.step.op.name not in ("identity", "stop_gradient") for n in g.nodes) >= alone
+    return sum(n.step.op.name not in IDLE for n in g.nodes) >= alone
 
 
 def _assembled(graph: Graph, groups: Sequence[Group], within: Callable[[Step], Step]) -> Graph:

@@ -91,6 +91,11 @@ class Cuda:
     def empty(self, shape: tuple[int, ...], dtype: Any) -> Any:
         return self.xp.empty(shape, dtype)
 
+    def memory(self) -> tuple[int, int]:
+        """The bytes that arrays hold, and those that the pool took from the device for them."""
+        pool = self.xp.get_default_memory_pool()
+        return pool.used_bytes(), pool.total_bytes()
+
     def zeros(self, shape: tuple[int, ...], dtype: Any) -> Any:
         return self.xp.zeros(shape, dtype)
 

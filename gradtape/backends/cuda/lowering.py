@@ -29,7 +29,7 @@ from gradtape.ops.layout import Positions
 from gradtape.ops.op import Constant, Op, Step, apply
 from gradtape.ops.opaque import Opaque
 from gradtape.ops.placement import Assemble
-from gradtape.ops.pointwise import Pointwise
+from gradtape.ops.pointwise import IDLE, Pointwise
 from gradtape.ops.reduction import Reduction
 from gradtape.ops.structural import Structural
 
@@ -120,7 +120,9 @@ class Lowering:
         return found
 
     def _unspelled(self, step: Step) -> Kernel:
-        """An op that should have become part of a cluster."""
+        """An op that should have become part of a cluster, or that does nothing."""
+        if step.op.name in IDLE:
+            return self.cuda.array
         raise UnimplementedError(
             f"`{step.op.name}` of these dtypes has no kernel for {self.cuda.name}. Run it on the host: `with "
             "tf.device('/CPU:0'):`, or cast its operands."

@@ -1,0 +1,129 @@
+"""A device of NVIDIA's, by CuPy: kernels compiled by NVRTC and kept on disk, cuBLAS from its own library. Floor:
+backends."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import importlib
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from gradtape.backends.cuda.device import Cuda
+from gradtape.kernels import disk
+
+OPTIONS = ("-std=c++17",)
+ADDRESS, INT, LONG = ctypes.c_void_p, ctypes.c_int, ctypes.c_longlong
+GEMM = (
+    *(ADDRESS, INT, INT, INT, INT, INT, ADDRESS),
+    *(ADDRESS, INT, INT, LONG, ADDRESS, INT, INT, LONG, ADDRESS),
+    *(ADDRESS, INT, INT, LONG, INT, INT, INT),
+)
+FUNCTIONS: dict[str, tuple[Any, ...]] = {
+    "cublasCreate_v2": (ADDRESS,),
+    "cublasSetStream_v2": (ADDRESS, ADDRESS),
+    "cublasGemmStridedBatchedEx": GEMM,
+}
+
+
+class NoDevice(RuntimeError):
+    """There is no device to use; the message says why, and what to do."""
+
+
+def present() -> Any:
+    """CuPy, where it finds a device.
+
+    Raises:
+      NoDevice: it finds none.
+    """
+    try:
+        cupy = importlib.import_module("cupy")
+    except ImportError as e:
+        raise NoDevice(
+            f"CuPy is installed but cannot be loaded ({e}). Install it anew: `pip install gradtape[cu13]`."
+        ) from e
+    if not cupy.is_available():
+        raise NoDevice(
+            "no NVIDIA driver or GPU was found. Install the driver (in a container: start it with `--gpus all`), or "
+            "set GRADTAPE_DEVICE=cpu."
+        )
+    return cupy
+
+
+def device() -> Cuda:
+    """The present device of CuPy.
+
+    Raises:
+      NoDevice: there is none.
+    """
+    cupy = present()
+    compiler = Compiler(cupy)
+    return Cuda("GPU:0", cupy, compiler.load, cublas(), lambda: cupy.cuda.get_current_stream().ptr)
+
+
+def cublas() -> Any:
+    """The functions of cuBLAS that are used, with the types of their arguments."""
+    try:
+        pathfinder = importlib.import_module("cuda.pathfinder")
+        library = ctypes.CDLL(pathfinder.load_nvidia_dynamic_lib("cublas").abs_path)
+    except (ImportError, RuntimeError, OSError) as e:
+        raise NoDevice(f"cuBLAS was not found ({e}). Install it: `pip install gradtape[cu13]`.") from e
+    for name, types in FUNCTIONS.items():
+        getattr(library, name).argtypes = types
+    return library
+
+
+class Compiler:
+    """NVRTC for the present device: machine code, which is kept on disk."""
+
+    def __init__(self, cupy: Any) -> None:
+        self.cupy = cupy
+        self.nvrtc = importlib.import_module("cuda.bindings.nvrtc")
+        self.architecture = f"sm_{cupy.cuda.Device().compute_capability}"
+        version = ".".join(map(str, self._checked(self.nvrtc.nvrtcVersion(), None, 2)))
+        self.how = [version, self.architecture, *OPTIONS]
+
+    def load(self, text: str) -> Any:
+        """The module of a text."""
+        name = "cuda_" + hashlib.sha256("\n".join([*self.how, text]).encode()).hexdigest()[:40]
+        code = disk.read(name)
+        if code is None:
+            code = self.compiled(text)
+            disk.write(name, code)
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "kernels.cubin"
+            path.write_bytes(code)
+            module = self.cupy.RawModule(path=str(path))
+            module.compile()
+        return module
+
+    def compiled(self, text: str) -> bytes:
+        """Machine code for this architecture."""
+        nvrtc = self.nvrtc
+        program = self._checked(nvrtc.nvrtcCreateProgram(text.encode(), b"kernels.cu", 0, [], []), None)
+        given = [*OPTIONS, f"-arch={self.architecture}", *[f"-I{path}" for path in self._headers()]]
+        self._checked(nvrtc.nvrtcCompileProgram(program, len(given), [o.encode() for o in given]), program)
+        code = bytearray(self._checked(nvrtc.nvrtcGetCUBINSize(program), program))
+        self._checked(nvrtc.nvrtcGetCUBIN(program, code), program)
+        self._checked(nvrtc.nvrtcDestroyProgram(program), None)
+        return bytes(code)
+
+    def _headers(self) -> list[str]:
+        """Where CUDA's own headers are."""
+        pathfinder = importlib.import_module("cuda.pathfinder")
+        found = pathfinder.find_nvidia_header_directory("cudart")
+        return [found] if found else []
+
+    def _checked(self, answer: Any, program: Any, results: int = 1) -> Any:
+        status, *found = answer
+        if status != self.nvrtc.nvrtcResult.NVRTC_SUCCESS:
+            raise RuntimeError(f"NVRTC: {status}. Please report this.\n{self._log(program)}")
+        return found if results > 1 else found[0] if found else None
+
+    def _log(self, program: Any) -> str:
+        if program is None:
+            return ""
+        log = bytearray(self.nvrtc.nvrtcGetProgramLogSize(program)[1])
+        self.nvrtc.nvrtcGetProgramLog(program, log)
+        return log.decode(errors="replace").rstrip("\0")

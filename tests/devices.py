@@ -1,0 +1,52 @@
+"""`--device`: where tensors are while tests run. A plugin, which the root conftest names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--device",
+        choices=("cpu", "emulated", "cuda"),
+        default="cpu",
+        help="where tensors are: on the host, on the emulated CUDA device, or on a GPU",
+    )
+
+
+@pytest.fixture(scope="session", autouse=True)
+def device(request: pytest.FixtureRequest) -> Iterator[None]:
+    """The device of the whole session."""
+    where = request.config.getoption("--device")
+    # Here, not at the top: a package that cannot be imported must fail its own tests, not the collection of all.
+    from gradtape.backends.cuda.blas import MATH
+    from gradtape.runtime.devices import DEVICES
+
+    if where == "cpu":
+        DEVICES.use(None)
+        yield
+    elif where == "cuda":
+        MATH.tf32 = False  # tests compare with numbers of all bits
+        assert DEVICES.device is not None, "--device cuda: this process has no GPU; `gradtape doctor` says why"
+        yield
+    else:
+        from tests.cuda_emulator import cupy_stand_in
+        from tests.cuda_emulator.devices import emulated
+
+        MATH.tf32 = False
+        with cupy_stand_in.using_device():
+            DEVICES.use(emulated())
+            yield
+            DEVICES.use(None)
+
+
+@pytest.fixture(autouse=True)
+def finished(request: pytest.FixtureRequest) -> Iterator[None]:
+    """What a test queued has run before the next one begins: its faults are its own."""
+    yield
+    if request.config.getoption("--device") == "emulated":
+        from tests.cuda_emulator import cupy_stand_in
+
+        cupy_stand_in.device().synchronize("end of a test")
