@@ -15,15 +15,17 @@ from gradtape.backends.blocks import BLOCK
 from gradtape.backends.cpu import lower
 from gradtape.backends.program import Program, compile_graph
 from gradtape.ir.aval import Aval, aval
+from gradtape.ir.bounded import Bounded
 from gradtape.ir.graph import Graph
 from gradtape.kernels.elementwise import BackgroundLoop, ElementwiseProgram, Step, source
 from gradtape.ops.composite import Composite
 from gradtape.ops.op import Constant
 from gradtape.ops.pointwise import Pointwise
+from gradtape.runtime.backward import CompiledGraph
 from gradtape.runtime.convert import convert
 from gradtape.runtime.devices import is_on_device, on_host
 from gradtape.runtime.state import STATE, quietly
-from gradtape.runtime.tensor import Tensor
+from gradtape.runtime.tensor import Tensor, wrap
 from gradtape.runtime.trace import Tracer, function_tracer
 from gradtape.runtime.variable import Variable
 from gradtape.transforms.simplify import simplify
@@ -93,9 +95,12 @@ def update(
 
     Raises:
       ValueError: a rule that is not elementwise, or that returns another number of values or another shape."""
-    if (STATE.tracers and function_tracer() is not None) or any(is_on_device(v._snapshot._array) for v in variables):
+    if STATE.tracers and function_tracer() is not None:
         for v, new in zip(variables, rule(*[v.read() for v in variables], *operands, **static), strict=True):
             v.assign(new)
+        return
+    if any(is_on_device(v._snapshot._array) for v in variables):
+        _on_device(rule, variables, operands, static)
         return
     shape = variables[0]._aval.dims
     avals = (*(v._aval for v in variables), *(t._aval for t in operands))
@@ -110,6 +115,29 @@ def update(
     found.run(targets, [*values, *(np.asarray(on_host(t._array)) for t in operands)])
     for v, array in zip(variables, targets, strict=True):
         v.overwrite(array if shape else array[()])
+
+
+_programs: Bounded[Any, tuple[CompiledGraph, list[Tensor]]] = Bounded(MAX_UPDATES)  # by structure, for devices
+
+
+def _on_device(
+    rule: Callable[..., Sequence[Tensor]],
+    variables: Sequence[Variable],
+    operands: Sequence[Tensor],
+    static: dict[str, Any],
+) -> None:
+    """The rule as a program of its own, which reads and writes each element once."""
+    avals = (*(v._aval for v in variables), *(t._aval for t in operands))
+
+    def traced() -> tuple[CompiledGraph, list[Tensor]]:
+        tracer = Tracer(avals)
+        graph, captured = tracer.graph([convert(r) for r in tracer.run(lambda: rule(*tracer.symbols, **static))])
+        return CompiledGraph(graph), captured
+
+    program, numbers = _programs.find((rule, avals, tuple(static.items())), traced)
+    values = program([*(wrap(v._snapshot._array, v._aval) for v in variables), *operands, *numbers])
+    for v, new in zip(variables, values, strict=True):
+        v.overwrite(new._array)
 
 
 def _target(v: Variable) -> Any:

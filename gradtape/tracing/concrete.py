@@ -19,6 +19,7 @@ from gradtape.ops.op import constant
 from gradtape.runtime.backward import CompiledGraph
 from gradtape.runtime.collector import put_off
 from gradtape.runtime.convert import convert, is_shared
+from gradtape.runtime.devices import is_on_device
 from gradtape.runtime.state import STATE, new_id
 from gradtape.runtime.tensor import SymbolicTensor, Tensor
 from gradtape.runtime.trace import FunctionTracer
@@ -115,7 +116,9 @@ def _assign(state: Any, new: Tensor) -> None:
     no memory: no update writes over an array that anybody else holds."""
     if isinstance(state, Variable) and not STATE.tracers:
         array = new._array
-        if isinstance(array, np.ndarray) and array.shape and is_whole(array):
+        if (is_on_device(array) and array.base is None) or (
+            isinstance(array, np.ndarray) and array.shape and is_whole(array)
+        ):
             state.overwrite(array)
             return
     state.assign(new)

@@ -190,7 +190,7 @@ class _Gathering:
     def _known(self, x: Form) -> float | None:
         """The number that a value is."""
         e = self.code[x.core]
-        return _rounded(e.leaf, e.dtype) if e.op == "number" else None
+        return _rounded(e.leaf, e.dtype) if e.op == "number" and e.dtype.is_floating else None
 
     # -------------------------------------------------------------- forms as operations
 

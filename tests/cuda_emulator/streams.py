@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -60,8 +61,12 @@ class Stream:
 
     def enqueue_past_graphs(self, run: Callable[[], None]) -> None:
         """What is no work of the device, such as freeing memory, and so is in no graph."""
-        self.steps.append(Step(run, Mark(reached=True)))
-        self.schedule.notice(self)
+        self._add(Step(run, Mark(reached=True)))
+
+    def _add(self, step: Step) -> None:
+        with self.schedule.lock:
+            self.steps.append(step)
+            self.schedule.notice(self)
 
     def begin_capture(self) -> None:
         """From now on record what is queued here, and run none of it."""
@@ -91,8 +96,7 @@ class Stream:
             raise CaptureRefused(
                 "the emulator's graphs are of one stream: it cannot wait for an event while it records"
             )
-        self.steps.append(Step(None, event.mark))
-        self.schedule.notice(self)
+        self._add(Step(None, event.mark))
 
 
 @dataclass(frozen=True)
@@ -112,6 +116,7 @@ class Schedule:
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
         self.busy: list[Stream] = []
+        self.lock = threading.RLock()  # one thread at a time is the device
 
     def notice(self, stream: Stream) -> None:
         if stream not in self.busy:
@@ -119,14 +124,15 @@ class Schedule:
 
     def run(self, is_enough: Callable[[], bool]) -> None:
         """Work until it is enough, or nothing is left. A fault drops all that was queued."""
-        try:
-            while not is_enough() and self.busy:
-                self._step()
-        except BaseException:
-            for stream in self.busy:
-                stream.steps.clear()
-            self.busy.clear()
-            raise
+        with self.lock:
+            try:
+                while not is_enough() and self.busy:
+                    self._step()
+            except BaseException:
+                for stream in self.busy:
+                    stream.steps.clear()
+                self.busy.clear()
+                raise
 
     def _step(self) -> None:
         ready = [stream for stream in self.busy if stream.steps[0].is_ready]

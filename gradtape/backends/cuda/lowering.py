@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from gradtape.backends import control
-from gradtape.backends.cuda.device import Cuda, Known
+from gradtape.backends.cuda.device import Cuda, Known, Program
 from gradtape.backends.cuda.products import contraction
 from gradtape.backends.program import compile_graph
 from gradtape.ir.aval import Aval, aval_of
@@ -75,8 +75,11 @@ class Lowering:
         return self.program(Graph(inputs, apply(step, inputs)))
 
     def program(self, graph: Graph) -> Kernel:
-        """What runs a graph: arrays to a tuple of arrays."""
-        return compile_graph(self.prepared(graph), self, host=False)
+        """What runs a graph: arrays to a tuple of arrays. Its kernels are compiled at once, when it is made."""
+        graph = self.prepared(graph)
+        kernels = [self(n.step) for n in graph.nodes if isinstance(n.step.op, Fused)]
+        self.cuda.compile([text for k in kernels for text in k.texts])
+        return compile_graph(graph, self, host=False)
 
     def _rule(self, op: Op) -> Callable[[Lowering, Step], Kernel]:
         for kind in type(op).__mro__:
@@ -86,7 +89,7 @@ class Lowering:
 
     # ------------------------------------------------------------------ rules
 
-    def _fused(self, step: Step) -> Kernel:
+    def _fused(self, step: Step) -> Program:
         results = [(v.aval.dims, v.aval.dtype.numpy_dtype) for v in step.params["graph"].outputs]
         return self.cuda.program(render_cuda(step.params["cluster"]), results)
 
