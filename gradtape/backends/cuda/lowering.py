@@ -78,7 +78,7 @@ class Lowering:
         """What runs a graph: arrays to a tuple of arrays. Its kernels are compiled at once, when it is made."""
         graph = self.prepared(graph)
         kernels = [self(n.step) for n in graph.nodes if isinstance(n.step.op, Fused)]
-        self.cuda.compile([text for k in kernels for text in k.texts])
+        self.cuda.compile([text for k in kernels if isinstance(k, Program) for text in k.texts])
         return compile_graph(graph, self, host=False)
 
     def _rule(self, op: Op) -> Callable[[Lowering, Step], Kernel]:
