@@ -47,7 +47,8 @@ class Body:
         is told, and what it reads if that is not the job's reads."""
         pointers = [(f"{b.dtype.name}* {name}", b) for name, b in buffers]
         given = [(f"r{k}", b) for k, b in enumerate(self.job.reads)] if reads is None else reads
-        pointers += [(f"const {b.dtype.name}* __restrict__ {name}", b) for name, b in given]
+        changed = {b for _, b in buffers}  # what is added to is read, too
+        pointers += [(f"const {b.dtype.name}*{'' if b in changed else ' __restrict__'} {name}", b) for name, b in given]
         values = [(f"c{k}", Number(v, dtype)) for k, ((_, dtype), v) in enumerate(self.numbers.items())]
         values += [(name, Number(n, self.index)) for name, n in self.addresses.integers.items()]
         values += more

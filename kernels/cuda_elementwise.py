@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gradtape.kernels.cuda_body import Body, flag, index_type
-from gradtape.kernels.cuda_jobs import Job, accesses, bytes_once, size_of
+from gradtape.kernels.cuda_jobs import Job, accesses, bytes_once, size_of, span_of
 from gradtape.kernels.cuda_launch import Launch, Number
 from gradtape.kernels.cuda_teams import THREADS, width_of
 from gradtape.kernels.schedule import schedule
@@ -27,7 +27,8 @@ def elementwise(job: Job) -> tuple[str, Launch]:
     along = _strip_loop(job, vector)
     share = 1 if along is None else max(1, min(packs // ENOUGH, MOST_ROUNDS))
     grid = max(1, min(-(-packs // (THREADS * share)), MOST_BLOCKS))
-    body = Body(job, vector, index_type(size + grid * THREADS * width))
+    span = max(span_of(cluster, access) for _, access in accesses(job))
+    body = Body(job, vector, index_type(max(size, span) + grid * THREADS * width))
     more = []
     if len(cluster.loops) == 1 and width > 1 and along is None:
         _line(body, width)

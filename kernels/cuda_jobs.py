@@ -65,6 +65,11 @@ def size_of(cluster: Cluster, loops: tuple[int, ...] | frozenset[int]) -> int:
     return n
 
 
+def span_of(cluster: Cluster, access: Access) -> int:
+    """How far apart the elements lie that an access goes to."""
+    return sum(abs(step) * (x.extent - 1) for step, x in zip(access.strides, cluster.loops, strict=True)) + 1
+
+
 Fits = Callable[[Job], bool]
 
 

@@ -65,7 +65,7 @@ Groups = dict[Part, list[list[Any]]]  # by part: the factors of each of its term
 
 def assembler(xp: Any, host: Host, shape: tuple[int, ...], dtype: Any, terms: Sequence[Product]) -> Callable[..., Any]:
     """The function (*factors, *vectors) -> array of an `assemble` step."""
-    fixed = [None if _is_late(t) else placed(t, shape, ()) for t in terms]
+    fixed = [None if is_late(t) else placed(t, shape, ()) for t in terms]
     if all(p is not None and p.part is not None and 0 not in p.term.sizes for p in fixed):
         return _planned(xp, host, shape, dtype, [p for p in fixed if p is not None])
     count = sum(len(t.factors) for t in terms)
@@ -106,7 +106,7 @@ def _planned(xp: Any, host: Host, shape: tuple[int, ...], dtype: Any, terms: Seq
         assert p.part is not None
         groups.setdefault(p.part, []).append([(next(numbers), way) for way in _spreads(p)])
 
-    order, fresh, whole = _laid_out(list(groups), math.prod(shape))
+    order, fresh, whole = laid_out(list(groups), math.prod(shape))
 
     def run(*arrays: Any) -> Any:
         own = dtype.numpy_dtype if dtype else arrays[0].dtype
@@ -119,7 +119,7 @@ def _planned(xp: Any, host: Host, shape: tuple[int, ...], dtype: Any, terms: Seq
     return run
 
 
-def _laid_out(parts: list[Part], size: int) -> tuple[list[Part], list[bool], bool]:
+def laid_out(parts: list[Part], size: int) -> tuple[list[Part], list[bool], bool]:
     """Parts, one that is all of the result first; which of them meet none of those before them; and whether these leave
     nothing out."""
     order = sorted(parts, key=lambda p: math.prod(p.shape) != size)
@@ -147,15 +147,17 @@ def _begun(host: Host, shape: tuple[int, ...], dtype: Any, parts: list[Part], kn
 # ------------------------------------------------------------------ where a term is
 
 
-def _is_late(t: Product) -> bool:
+def is_late(t: Product) -> bool:
+    """Whether any of a term's positions are only known when running."""
     return any(isinstance(p.where, int) for a in t.axes for p in a)
 
 
-def _slots(p: Place, vectors: Vectors) -> Any:
+def slots_of(p: Place, vectors: Vectors) -> Any:
+    """The positions of a place; None: one after the other."""
     return vectors[p.where] if isinstance(p.where, int) else None if p.where is None else p.where.array
 
 
-def _pace(slots: Any) -> int | None:
+def pace_of(slots: Any) -> int | None:
     """The common difference of positions; None where there is none."""
     if slots is None or len(slots) < 2:
         return 1
@@ -164,14 +166,15 @@ def _pace(slots: Any) -> int | None:
 
 
 def placed(t: Product, shape: tuple[int, ...], vectors: Vectors) -> Placed:
+    """Where a term is in a result of a shape, given the vectors that its places name."""
     start, steps, moving = 0, [0] * len(t.sizes), [n == 1 for n in t.sizes]
     stride = math.prod(shape)
     for axis, extent in zip(t.axes, shape, strict=True):
         stride //= max(extent, 1)
         inner = stride
         for p in reversed(axis):
-            slots = _slots(p, vectors)
-            pace = _pace(slots)
+            slots = slots_of(p, vectors)
+            pace = pace_of(slots)
             if pace is None:
                 return Placed(t, None, ())
             if slots is not None and len(slots):
@@ -284,8 +287,8 @@ def condensed(xp: Any, t: Product, factors: list[Any], vectors: Vectors, dtype: 
         owners = [k for k, letters in enumerate(t.factors) if c in letters]
         if len(places) > 1 or len(owners) > 1 or t.sizes[c] < 2:
             continue
-        slots = np.zeros(t.sizes[c], np.int64) if not places else _slots(places[0], vectors)
-        if slots is None or _pace(slots) not in (None, 0):
+        slots = np.zeros(t.sizes[c], np.int64) if not places else slots_of(places[0], vectors)
+        if slots is None or pace_of(slots) not in (None, 0):
             continue
         fixed = places and isinstance(places[0].where, Index)
         met = _layers_of(places[0].where) if fixed else _layers(slots)
@@ -298,7 +301,7 @@ def condensed(xp: Any, t: Product, factors: list[Any], vectors: Vectors, dtype: 
         else:
             factors.append(xp.asarray(np.bincount(np.searchsorted(where, slots)).astype(dtype)))
             t = t._replace(factors=(*t.factors, (c,)))
-        t = _at(t, c, where, bool(places))
+        t = with_positions(t, c, where, bool(places))
     return t, factors
 
 
@@ -334,7 +337,8 @@ def _met(xp: Any, factor: Any, axis: int, layers: list[tuple[Any, Any]]) -> Any:
     return total
 
 
-def _at(t: Product, c: int, where: Any, stands: bool) -> Product:
+def with_positions(t: Product, c: int, where: Any, stands: bool) -> Product:
+    """A term with other positions of a letter, which `stands` on an axis or is on none."""
     sizes = tuple(len(where) if k == c else n for k, n in enumerate(t.sizes))
     axes = t.axes
     if stands:
@@ -350,7 +354,7 @@ def _write_by_index(xp: Any, out: Any, t: Product, factors: list[Any], vectors: 
         stride //= extent
         inner = stride
         for p in reversed(axis):
-            slots = _slots(p, vectors)
+            slots = slots_of(p, vectors)
             where = np.arange(t.sizes[p.letter]) if slots is None else slots
             line = [1] * len(t.sizes)
             line[p.letter] = -1

@@ -30,7 +30,7 @@ def pool(monkeypatch: pytest.MonkeyPatch) -> memory.Pool:
 
 
 def by_loop(shape: tuple[int, ...], terms: list[Product], factors: Arrays, vectors: Arrays) -> Any:
-    out, left = np.zeros(shape), iter(factors)
+    out, left = np.zeros(shape, np.result_type(float, *factors)), iter(factors)
     for t in terms:
         own = [next(left) for _ in t.factors]
         for at in np.ndindex(*t.sizes):

@@ -11,7 +11,9 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from gradtape.backends.cuda.device import Cuda
+import numpy as np
+
+from gradtape.backends.cuda.device import Cuda, Known
 from gradtape.backends.cuda.moves import alignment
 from gradtape.ir.dtypes import DType, of_numpy
 from gradtape.kernels import cuda_scatter
@@ -51,6 +53,25 @@ def _scattered(cuda: Cuda, monoid: str, x: Array, indices: Array, out: Array, ax
     if x.size and out.size:
         combine(cuda, monoid, out, sorted_keys(cuda, indices, at), x, at)
     return out
+
+
+class RowAdder:
+    """Elements of an axis of arrays of a shape added up at positions; those that are known are sorted once, here."""
+
+    def __init__(self, cuda: Cuda, shape: Sizes, axis: int, count: int, positions: Any = None) -> None:
+        self.cuda, self.shape = cuda, (*shape[:axis], count, *shape[axis + 1 :])
+        self.at = Slices(1, math.prod(shape[:axis]), shape[axis], count, math.prod(shape[axis + 1 :]))
+        self.keys: Any = None
+        if positions is not None:
+            keys = np.asarray(positions, np.int64).reshape(-1) << self.at.bits | np.arange(shape[axis])
+            self.keys = np.sort(keys).view(Known)
+
+    def __call__(self, x: Array, positions: Array = None) -> Array:
+        out = self.cuda.zeros(self.shape, x.dtype)
+        if x.size and out.size:
+            keys = sorted_keys(self.cuda, positions, self.at) if self.keys is None else self.keys
+            combine(self.cuda, "sum", out, keys, x, self.at)
+        return out
 
 
 def scatter_add(cuda: Cuda, g: Array, indices: Array, shape: Sizes, axis: int, batch_dims: int) -> Array:
