@@ -19,7 +19,7 @@ from gradtape.ir.bounded import Bounded
 from gradtape.ir.errors import UnknownShapeError
 from gradtape.runtime.convert import convert
 from gradtape.runtime.places import CONVERTED, is_own_file, place_at
-from gradtape.runtime.state import STATE
+from gradtape.runtime.state import STATE, replaced_gradients
 from gradtape.runtime.tensor import EagerTensor, SymbolicTensorError, Tensor
 from gradtape.runtime.variable import Variable
 from gradtape.tracing import conversion
@@ -85,8 +85,8 @@ class Function:
     # ------------------------------------------------------------------ calls
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if STATE.overrides != self.scope:
-            return self._in_scope()(*args, **kwargs)
+        if STATE.overrides != self.scope and (elsewhere := self._elsewhere()) is not None:
+            return elsewhere(*args, **kwargs)
         avals = tuple([x._aval for x in args if type(x) is EagerTensor])
         alone = len(avals) == len(args) and not kwargs
         if alone and (trace := self._straight.get(avals)) is not None:
@@ -111,7 +111,7 @@ class Function:
 
     def get_concrete_function(self, *args: Any, **kwargs: Any) -> ConcreteFunction:
         """The trace for these arguments, among which may be `tf.TensorSpec`s; with an input signature, for that."""
-        if STATE.overrides != self.scope:
+        if replaced_gradients() != self.scope:
             return self._in_scope().get_concrete_function(*args, **kwargs)
         if self.options.signature is not None and not args and not kwargs:
             args = self.options.signature
@@ -119,9 +119,15 @@ class Function:
         key = (spec, tuple(map(key_of, leaves)))
         return self._traces.get(key) or self._found_or_traced(key, leaves)
 
+    def _elsewhere(self) -> Callable[..., Any] | None:
+        """What is called instead, in a scope of other gradients or where functions run op by op; None: nothing else."""
+        if STATE.overrides is not None and STATE.overrides.op_by_op:
+            return self.python_function
+        return self._in_scope() if replaced_gradients() != self.scope else None
+
     def _in_scope(self) -> Function:
         """The function with traces of its own for the gradients that built-in ops have now."""
-        scope, owner = STATE.overrides, self.owner and self.owner()
+        scope, owner = replaced_gradients(), self.owner and self.owner()
         return self._scoped.find(scope, lambda: Function(self.python, self.options, owner, scope))
 
     def experimental_get_tracing_count(self) -> int:

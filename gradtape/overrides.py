@@ -17,8 +17,9 @@ from gradtape.custom_rules import fitted, nothing
 from gradtape.ir.aval import Aval
 from gradtape.ops.op import Op, Step, all_ops
 from gradtape.runtime.dispatch import execute
+from gradtape.runtime.observing import beneath
 from gradtape.runtime.ruled import handed_out
-from gradtape.runtime.state import STATE
+from gradtape.runtime.state import STATE, replaced_gradients
 from gradtape.runtime.tensor import Tensor
 
 Rule = Callable[..., Any]  # of the operation and the cotangents of its results
@@ -202,9 +203,9 @@ def override_gradient(rules: Mapping[str, Rule]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _scope(rules: Mapping[str, Rule]) -> Iterator[None]:
-    outer = STATE.overrides
-    known = outer.rules if isinstance(outer, Overrides) else {}
-    STATE.override(Overrides(known | {_op_named(name).name: (name, rule) for name, rule in rules.items()}))
+    outer, known = STATE.overrides, replaced_gradients()
+    here = {_op_named(name).name: (name, rule) for name, rule in rules.items()}
+    STATE.override(beneath(outer, Overrides(here if known is None else known.rules | here)))
     try:
         yield
     finally:
@@ -215,6 +216,7 @@ class Overrides:
     """What a scope puts in the place of gradients: by op, the name it was asked for by and the rule."""
 
     def __init__(self, rules: Mapping[str, tuple[str, Rule]]) -> None:
+        self.scope, self.op_by_op = self, False
         self.rules = dict(rules)
         self._key = frozenset(self.rules.items())
 

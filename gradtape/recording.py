@@ -11,6 +11,7 @@ from typing import Any, Self
 import optree
 
 from gradtape.runtime.convert import converters
+from gradtape.runtime.ledger import Ledger, begin, end, present_ledger
 from gradtape.runtime.record import Recorder
 from gradtape.runtime.state import STATE
 from gradtape.runtime.tensor import SymbolicTensorError, Tensor
@@ -33,11 +34,16 @@ def _noting() -> Any:
 class Recording:
     """Records operations while it is active; `GradientTape` is the recording with its questions."""
 
-    def __init__(self, persistent: bool = False, watch_accessed_variables: bool = True) -> None:
+    def __init__(self, persistent: bool = False, watch_accessed_variables: bool = True, *, debug: bool = False) -> None:
         self._persistent = bool(persistent)
+        self._debug = debug
+        self._ledger: Ledger | None = None
+        self._past: list[Recorder] = []  # what was recorded before `reset`, and by a tape that was used: no tensors
+        self._stops = 0
         self._watch_accessed = bool(watch_accessed_variables)
         self._recorder: Recorder | None = None
         self._recording = False
+        self._owns_ledger = False
         self._seen: list[Variable] = []  # watched variables that survive the end of the recording
 
     def __enter__(self) -> Self:
@@ -46,8 +52,18 @@ class Recording:
             return self
         if self._recording:
             raise ValueError("Tape is still recording: it cannot be entered again before its block ends.")
+        if self._debug or STATE.overrides is not None:
+            self._keep_ledger()
         self._push()
         return self
+
+    def _keep_ledger(self) -> None:
+        """Have it noted where ops are called: by the ledger that is kept already, or by one for this block."""
+        self._ledger = self._ledger or present_ledger()
+        if self._debug and present_ledger() is None:
+            self._ledger = self._ledger or Ledger()
+            begin(self._ledger)
+            self._owns_ledger = True
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -56,6 +72,9 @@ class Recording:
             tracer.perform(self.__exit__, (None, None, None), {})
         elif self._recording:
             self._pop()
+        if self._owns_ledger and self._ledger is not None:
+            end(self._ledger)
+            self._owns_ledger = False
 
     def options(self) -> tuple[bool, bool]:
         """What it was made with."""
@@ -64,6 +83,8 @@ class Recording:
     def _push(self) -> None:
         if self._recorder is None:
             self._recorder = Recorder(self._watch_accessed)
+            self._recorder.ledger = self._ledger
+            self._past, self._stops = [], 0
         STATE.recorders = (*STATE.recorders, self._recorder)
         STATE.reads.clear()
         self._recording = True
@@ -116,6 +137,7 @@ class Recording:
         if _noting() is not None:
             raise SymbolicTensorError("`stop_recording` is not part of traces for unknown dimensions.")
         self._pop()
+        self._stops += 1
         try:
             yield
         finally:
@@ -130,9 +152,12 @@ class Recording:
         if not self._recording:
             raise ValueError("Tape is not recording: `reset` belongs inside its `with` block.")
         self._pop()
-        self._recorder = Recorder(self._watch_accessed)
+        assert self._recorder is not None
+        before = [*self._past, self._recorder.emptied()]
+        self._recorder = None
         self._seen = []
         self._push()
+        self._past = before
 
     def watched_variables(self) -> tuple[Variable, ...]:
         """The variables that this tape watches, in order of their construction."""
@@ -153,6 +178,8 @@ class Recording:
     def _finish(self) -> None:
         """Free what a tape that is not persistent has kept."""
         self.watched_variables()
+        if self._recorder is not None:
+            self._past.append(self._recorder.emptied())
         self._recorder = None
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import optree
 
+from gradtape.explanations import Explanation, explain
 from gradtape.ir.errors import InvalidArgumentError
 from gradtape.ir.shapes import shape_text
 from gradtape.jacobians import Jacobians
@@ -36,6 +37,7 @@ class GradientTape(Jacobians):
       persistent: whether `gradient` may be called more than once; the tape keeps what it needs until it
         is deleted. Otherwise its resources are freed by the first call.
       watch_accessed_variables: whether trainable variables are watched as soon as they are read.
+      debug: whether files and lines of ops are noted for `explain`; each op costs more then.
 
     >>> import gradtape as tf
     >>> x = tf.constant(3.0)
@@ -88,6 +90,35 @@ class GradientTape(Jacobians):
             results = [_zeros(s) if g is None else g for s, g in zip(wanted, results, strict=True)]
         return results[0] if structure is None else optree.tree_unflatten(structure, results)
 
+    def explain(self, target: Any, source: Any) -> Explanation:
+        """Why the gradient of a target by a source is None, zero, or neither. Also of a tape that was used: it keeps
+        what was recorded, without tensors.
+
+        Args:
+          target, source: a tensor or variable each.
+
+        Returns:
+          An `Explanation`; printed, it says in words what stands in the way and what to do about it, with files and
+          lines if the tape was made with `debug=True`.
+
+        Raises:
+          RuntimeError: a tape that was never entered.
+          TypeError: a target or source that is no tensor.
+
+        >>> import gradtape as tf
+        >>> x = tf.constant(10)
+        >>> with tf.GradientTape() as tape:
+        ...     tape.watch(x)
+        ...     y = x * x
+        >>> tape.explain(y, x).cause
+        'dtype'
+        """
+        past = [*self._past, self._recorder] if self._recorder is not None else self._past
+        if not past:
+            raise RuntimeError("The tape has recorded nothing: enter it with `with tape:` before asking.")
+        (of,), (by,) = (_one(t, name) for t, name in ((target, "target"), (source, "source")))
+        return explain(past, target_of(of), by, self._stops, self._watch_accessed)
+
     def _gradients(
         self, targets: Sequence[Any], sources: Sequence[Any], given: Sequence[Tensor | None]
     ) -> list[Tensor | None]:
@@ -103,6 +134,13 @@ class GradientTape(Jacobians):
         outside = [(t, g) for (s, _), t, g in zip(reached, targets, given, strict=True) if s <= 0]
         results = [by_slot.get(s) for s in asked]
         return [_with_itself(r, s, outside) for r, s in zip(results, sources, strict=True)] if outside else results
+
+
+def _one(t: Any, name: str) -> list[Any]:
+    found = leaves_of(t)
+    if len(found) != 1 or not isinstance(found[0], Tensor | Variable):
+        raise TypeError(f"`explain` wants one tensor or variable as `{name}`, got {type(t).__name__}.")
+    return found
 
 
 def _with_itself(result: Tensor | None, source: Any, outside: Sequence[tuple[Any, Tensor | None]]) -> Tensor | None:

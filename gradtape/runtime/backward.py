@@ -264,6 +264,8 @@ def gradients(
         program = PROGRAMS.find(node, (*key, tuple(absent.items())), functools.partial(build, node, *key, absent))
         outcome = program.run(saved, cotangents, once)
         if outcome.results is not None:
+            if outcome.absent:
+                recorder.answers |= outcome.absent
             return _handed(outcome.results, program.sparse, slices) if program.sparse else outcome.results
         absent = node.absent[key] = outcome.absent
 

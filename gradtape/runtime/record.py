@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from gradtape.ir.aval import Aval
 from gradtape.ir.graph import Node, Value
@@ -39,6 +39,31 @@ class Rule(Protocol):
     def __call__(self, *cotangents: Tensor) -> Sequence[Tensor | None]:
         """Cotangents of the differentiable results to those of all operands."""
         ...
+
+
+class End(NamedTuple):
+    """An op through which no gradient flows: the slots of its operands and the ids of its results."""
+
+    step: Step
+    operands: tuple[int, ...]
+    results: tuple[int, ...]
+
+
+class Exit(NamedTuple):
+    """Where the value of a tensor was asked for."""
+
+    how: str
+    place: str
+
+
+class Assignment(NamedTuple):
+    """A variable that was overwritten: its id and name, the slot of what it got, and where."""
+
+    variable: int
+    name: str
+    value: int
+    how: str
+    place: str
 
 
 class TrieNode:
@@ -103,7 +128,24 @@ class Recorder:
     """What one tape has recorded since its last reset. What a signal handler or a finalizer runs in the midst of a
     record is recorded after it."""
 
-    __slots__ = ("busy", "hosts", "late", "node", "places", "saved", "slots", "variables", "watch_accessed")
+    __slots__ = (
+        "answers",
+        "assigned",
+        "busy",
+        "ends",
+        "exits",
+        "hosts",
+        "late",
+        "ledger",
+        "looks",
+        "node",
+        "places",
+        "rules",
+        "saved",
+        "slots",
+        "variables",
+        "watch_accessed",
+    )
 
     def __init__(self, watch_accessed: bool = True) -> None:
         self.node = TRIE.root
@@ -113,6 +155,14 @@ class Recorder:
         self.saved: list[Tensor] = []
         self.places: dict[TrieNode, str] = {}  # where records were called, as far as it was noted
         self.hosts: list[Rule] = []
+        # what `explain` tells of, besides the path: no arrays
+        self.rules: list[str] = []  # names of custom rules, by ordinal, of a recorder that has given its tensors away
+        self.answers: dict[int, tuple[int, ...]] = {}  # by ordinal: the operands that a rule answered with None
+        self.ends: list[End] = []  # ops through which no gradient flows
+        self.exits: dict[int, Exit] = {}  # by slot: what asked for values
+        self.looks: dict[int, Exit] = {}  # by id of a variable: the same
+        self.assigned: list[Assignment] = []
+        self.ledger: Any = None  # where each op was called, in debugging
         self.busy = False
         self.late: list[Callable[[], Any]] = []
 
@@ -202,6 +252,8 @@ class Recorder:
         except KeyError:
             child = self._grow(where, inputs, outputs)
         if child is None:
+            known = tuple(k for k in key[1:] if isinstance(k, int))
+            self.ends.append(End(step, known, tuple([t._id for t in outputs])))
             return False
         self.node = child
         if child.asked:
@@ -217,6 +269,29 @@ class Recorder:
             saved.append(outputs[j])
         return True
 
+    def left(self, t: Tensor, how: str) -> None:
+        """Note that Python, or another library, asked for the value of a tensor."""
+        slot = self.slots.get(t._id, 0)
+        if slot > 0 and slot not in self.exits:
+            self.exits[slot] = Exit(how, "" if self.ledger is None else calling_place())
+
+    def looked_at(self, variable: Any, how: str) -> None:
+        """The same of a variable, which is not read by that."""
+        if variable._id not in self.looks:
+            self.looks[variable._id] = Exit(how, "" if self.ledger is None else calling_place())
+
+    def assigns(self, variable: Any, value: Tensor | None, how: str) -> None:
+        """Note that a variable was overwritten."""
+        place = "" if self.ledger is None else calling_place()
+        slot = 0 if value is None else self.slots.get(value._id, 0)
+        self.assigned.append(Assignment(variable._id, variable.name, slot, how, place))
+
+    def emptied(self) -> Recorder:
+        """The same without tensors and rules, for explanations."""
+        self.rules = [rule.name for rule in self.hosts]
+        self.saved, self.hosts = [], []
+        return self
+
     def place_of(self, record: TrieNode) -> str:
         """Where a record was called; if that is only known of the first program of this structure, it says so."""
         record.asked = True
@@ -230,6 +305,8 @@ class Recorder:
         step = CUSTOM_CALL.bind(ordinal=len(self.hosts), results=tuple(t._aval for t in outputs), absent=())
         if self.record(step, inputs, outputs):
             self.hosts.append(rule)
+            if self.ledger is not None:
+                self.ledger.note(rule.name, inputs, outputs)
 
     def _grow(self, key: tuple[Any, ...], inputs: Sequence[Any], outputs: Sequence[Tensor]) -> TrieNode | None:
         """The first time that this record follows this path: what to keep, and which slots it makes."""

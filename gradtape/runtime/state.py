@@ -41,10 +41,31 @@ def run_apart(refused: RuntimeError, f: Callable[..., Any], *args: Any) -> Any:
 
 
 class Overriding(Protocol):
-    """Other gradients for built-in ops."""
+    """What stands between an op and its execution: other gradients for built-in ops, or debugging.
+
+    Attributes:
+      scope: what traces of functions depend on: the other gradients, or None.
+      op_by_op: whether traced functions run as Python instead."""
+
+    @property
+    def scope(self) -> Any: ...
+
+    @property
+    def op_by_op(self) -> bool: ...
 
     def run(self, step: Step, inputs: Sequence[Tensor]) -> Any:
-        """The results of a step that is recorded with another gradient; None where it keeps its own."""
+        """The results of a step that it takes over; None where it does not."""
+
+
+class Default:
+    """What threads begin with."""
+
+    def __init__(self) -> None:
+        self.overrides: Overriding | None = None
+        self.watchers: tuple[Callable[[Variable], None], ...] = ()
+
+
+DEFAULT = Default()
 
 
 Detour = Callable[["Step", "Sequence[Tensor]"], Any]
@@ -60,10 +81,11 @@ class State(threading.local):
         self.place: str | None = None  # where `tf.device` sends what runs: "CPU", "GPU"
         self.recorders: tuple[Recorder, ...] = ()
         self.tracers: tuple[Tracer, ...] = ()
-        self.watchers: tuple[Callable[[Variable], None], ...] = ()
-        self.overrides: Overriding | None = None  # what a scope puts in the place of built-in gradients
+        self.watchers: tuple[Callable[[Variable], None], ...] = DEFAULT.watchers
+        self.overrides: Overriding | None = DEFAULT.overrides  # what stands between ops and their execution
         self.detour: Detour | None = None  # the two together: what a step is shown to before it runs
         self.reads: dict[int, Tensor] = {}  # what variables were read as since the recorders changed, by their id
+        self._redirect()
 
     def enter(self, tracers: tuple[Tracer, ...], recorders: tuple[Recorder, ...]) -> None:
         """Let these be the tracers, the innermost one last, and these record."""
@@ -90,6 +112,11 @@ def _first_of(one: Detour, other: Detour, step: Step, inputs: Sequence[Tensor]) 
 
 
 STATE = State()
+
+
+def replaced_gradients() -> Any:
+    """The other gradients for built-in ops that are in force, or None."""
+    return None if STATE.overrides is None else STATE.overrides.scope
 
 
 def quietly(f: Callable[..., Any], *args: Any) -> Any:

@@ -13,7 +13,7 @@ from gradtape.ir.errors import OperatorNotAllowedInGraphError
 from gradtape.ir.shapes import TensorShape, shape_text
 from gradtape.runtime.devices import DEVICES, is_on_device, on_host, placed
 from gradtape.runtime.places import asked_by_user, note_on, place_of, user_frame
-from gradtape.runtime.state import new_id
+from gradtape.runtime.state import STATE, new_id
 
 
 class Operators:
@@ -133,6 +133,12 @@ class Tensor(Operators):
 
     def numpy(self) -> Any:
         """A copy as a NumPy array; for a scalar, a NumPy scalar (`bytes` for a string)."""
+        if STATE.recorders:
+            left(self, "`.numpy()`")
+        return self._copied()
+
+    def _copied(self) -> Any:
+        """The same, for whoever does not compute with it."""
         array = on_host(self._array)
         if self._aval.shape == ():
             return array[()]
@@ -146,6 +152,8 @@ class Tensor(Operators):
         return Reference(self)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        if STATE.recorders:
+            left(self, "a NumPy function, or `np.asarray`,")
         array = np.asarray(on_host(self._array))
         if dtype is not None and np.dtype(dtype) != array.dtype:
             if copy is False:
@@ -160,6 +168,8 @@ class Tensor(Operators):
     def __dlpack__(self, *, max_version: tuple[int, int] | None = None, **options: Any) -> Any:
         """Without a copy, and read-only for consumers that know the word (DLPack 1.0); others must not write, and get
         a copy of what is read-only for us too."""
+        if STATE.recorders:
+            left(self, "another library, by DLPack,")
         if is_on_device(self._array):
             return self._array.__dlpack__(max_version=max_version, **options)
         array = np.asarray(self._array)
@@ -189,14 +199,20 @@ class Tensor(Operators):
 
     def __float__(self) -> float:
         self._scalar("float")
+        if STATE.recorders:
+            left(self, "`float()`")
         return float(on_host(self._array))
 
     def __int__(self) -> int:
         self._scalar("int")
+        if STATE.recorders:
+            left(self, "`int()`")
         return int(on_host(self._array))
 
     def __complex__(self) -> complex:
         self._scalar("complex number")
+        if STATE.recorders:
+            left(self, "`complex()`")
         return complex(on_host(self._array))
 
     def __index__(self) -> int:
@@ -225,10 +241,12 @@ class Tensor(Operators):
         raise TypeError("Tensor is unhashable. Instead, use tensor.ref() as the key.")
 
     def __format__(self, spec: str) -> str:
-        return format(self.numpy(), spec) if self._aval.shape == () or not spec else format(on_host(self._array), spec)
+        return (
+            format(self._copied(), spec) if self._aval.shape == () or not spec else format(on_host(self._array), spec)
+        )
 
     def __str__(self) -> str:
-        body = str(self.numpy())
+        body = str(self._copied())
         start = "\n" if "\n" in body else ""
         return f"tf.Tensor({start}{body}, shape={shape_text(self._aval.shape)}, dtype={self.dtype.name})"
 
@@ -254,6 +272,12 @@ class Tensor(Operators):
             raise no_value(self, "`.numpy()`", NoNumpyError)
         hint = f" Use {HINTS[name]}." if name in HINTS else ""
         raise AttributeError(f"A Tensor has no attribute `{name}`.{hint}")
+
+
+def left(t: Tensor, how: str) -> None:
+    """Tell the tapes that the value of a tensor was asked for: what is made of it is not recorded."""
+    for recorder in STATE.recorders:
+        recorder.left(t, how)
 
 
 class EagerTensor(Tensor):
@@ -385,9 +409,9 @@ def _restored(array: Any, made: Aval) -> EagerTensor:
     return wrap(placed(array), made)
 
 
-def array_text(t: Any) -> str:
+def array_text(t: Tensor) -> str:
     """The value as TensorFlow's repr shows it: a bare number for scalars, else NumPy's repr."""
-    value = t.numpy()
+    value = t._copied()
     if t.shape.rank:
         return ("\n" if value.ndim > 1 else "") + repr(value)
     return repr(value) if isinstance(value, bytes) else str(value)

@@ -143,9 +143,16 @@ class Variable(Operators):
 
     def numpy(self) -> Any:
         """A copy of the present value as a NumPy array."""
+        self._looked_at("`.numpy()`")
         return self._now().numpy()
 
+    def _looked_at(self, how: str) -> None:
+        """Tell the tapes that the value was asked for."""
+        for recorder in STATE.recorders:
+            recorder.looked_at(self, how)
+
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        self._looked_at("a NumPy function, or `np.asarray`,")
         return self._now().__array__(dtype, copy)
 
     def _now(self) -> Tensor:
@@ -208,6 +215,7 @@ class Variable(Operators):
         if tracer is not None:
             tracer.assign(self, tensor)
             return self
+        self._tell(tensor, "assign")
         self._snapshot = _copied(tensor)
         return self
 
@@ -237,6 +245,7 @@ class Variable(Operators):
             raise InvalidArgumentError(f"An update wants the variable's shape: {self._misfit(tensor)}")
         if STATE.tracers and function_tracer() is not None:
             return self.assign(binary(self._step(ufunc), self.read(), tensor))
+        self._tell(tensor, "assign_add" if ufunc is np.add else "assign_sub")
         with _UPDATING:
             if is_on_device(self._snapshot._array):  # which no local name holds: `_owned` counts who does
                 new = run_alone(self._step(ufunc), self._snapshot._array, tensor._array)
@@ -297,6 +306,7 @@ class Variable(Operators):
     def _scatter(self, how: str, delta: Any) -> Variable:
         if STATE.tracers and function_tracer() is not None:
             return self.assign(scattered(how, self.read(), delta))
+        self._tell(getattr(delta, "values", None), f"scatter_{how}")
         with _UPDATING:
             array = self._owned()
             if array is None:
@@ -320,6 +330,11 @@ class Variable(Operators):
             return None
         return array
 
+    def _tell(self, value: Tensor | None, how: str) -> None:
+        """Tell the tapes that the variable is overwritten."""
+        for recorder in STATE.recorders:
+            recorder.assigns(self, value, how)
+
     def _operand(self, value: Any) -> Tensor:
         if isinstance(value, Variable):
             value = value.read()
@@ -340,9 +355,11 @@ class Variable(Operators):
         return bool(self._now())
 
     def __float__(self) -> float:
+        self._looked_at("`float()`")
         return float(self._now())
 
     def __int__(self) -> int:
+        self._looked_at("`int()`")
         return int(self._now())
 
     def __index__(self) -> int:
@@ -375,7 +392,7 @@ class Variable(Operators):
             return f"<tf.Variable '{self.name}' shape={shape_text(self._aval.shape)} dtype={self.dtype.name}>"
         return (
             f"<tf.Variable '{self.name}' shape={shape_text(self._aval.shape)} dtype={self.dtype.name}, "
-            f"numpy={array_text(self).lstrip(chr(10)) if self.ndim < 2 else array_text(self)}>"
+            f"numpy={array_text(self._now()).lstrip(chr(10)) if self.ndim < 2 else array_text(self._now())}>"
         )
 
     def __deepcopy__(self, memo: Any) -> Variable:

@@ -22,7 +22,8 @@ FLOORS: list[set[str]] = [
     {"transforms"},
     {"runtime"},
     {"checkpoints", "recording", "tracing", "questions", "jacobians", "batch_jacobians", "hessians"}
-    | {"tape", "module", "custom_rules", "forward", "functions", "caches", "overrides", "gradients", "recomputation"},
+    | {"tape", "module", "custom_rules", "forward", "functions", "caches", "overrides"}
+    | {"gradients", "recomputation", "explanations", "evidence", "endings"},
     {"api"},
     {"keras"},
     {"__init__", "cli", "__main__"},
