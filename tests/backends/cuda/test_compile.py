@@ -6,7 +6,9 @@ import functools
 
 import pytest
 
+from gradtape.ir.dtypes import int64
 from tests.backends.cuda import test_assembling as assembling
+from tests.backends.cuda import test_positions as positions
 from tests.backends.cuda.running import texts_of
 from tests.backends.cuda.test_moves import LARGE, SCATTERED, called
 from tests.backends.cuda.test_samples import OPS, call_of, tried
@@ -27,6 +29,7 @@ def texts() -> list[str]:
     calls += [called("scatter_add", arrays, **{"batch_dims": 0} | p) for arrays, p in SCATTERED.values()]
     calls += [call_of(*c) for name in OPS for c in tried(name) if c[1].name in FEW_DTYPES]
     calls += [assembling.called(p, [*factors, *vectors]) for p, factors, vectors in assembling.programs(12, 0)]
+    calls += [called("argmax", [x], axis=axis, dtype=int64) for x, axis in positions.ARRAYS.values()]
     return texts_of(lambda cuda: [call(cuda) for call in calls])
 
 
