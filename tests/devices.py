@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 import pytest
+
+from tests.op_table.tally import table
+
+EXECUTED = "executed on the device"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -50,3 +55,31 @@ def finished(request: pytest.FixtureRequest) -> Iterator[None]:
         from tests.cuda_emulator import cupy_stand_in
 
         cupy_stand_in.device().synchronize("end of a test")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """What each op executed on the emulated device: how many launches of kernels, and which library calls."""
+    kernels: Counter[str] = Counter()
+    calls: dict[str, Counter[str]] = {}
+    for group in terminalreporter.stats.values():
+        for report in group:
+            if isinstance(report, pytest.TestReport) and report.when == "teardown":
+                for name, value in report.user_properties:
+                    if name == EXECUTED:
+                        op, names = value
+                        libraries = {k: n for k, n in names.items() if is_library_call(k)}
+                        kernels[op] += sum(names.values()) - sum(libraries.values())
+                        calls.setdefault(op, Counter()).update(libraries)
+    if not kernels:
+        return
+    terminalreporter.section(f"launches of kernels on the emulated device: {sum(kernels.values())} of {len(kernels)} ops")
+    for line in table(kernels, 118):
+        terminalreporter.line(line)
+    for op in sorted(calls):
+        if calls[op]:
+            terminalreporter.line(f"{op}: {', '.join(f'{k} {n}' for k, n in sorted(calls[op].items()))}")
+
+
+def is_library_call(name: str) -> bool:
+    """Whether it is a call of a library, and no kernel of ours."""
+    return "." in name or name.startswith("cublas") or name in ("sort", "argsort", "matmul")

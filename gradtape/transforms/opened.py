@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -9,8 +10,10 @@ from gradtape.ir.aval import Aval
 from gradtape.ir.graph import Graph, Node, Value
 from gradtape.ops.composite import Composite
 from gradtape.ops.contraction import Contraction
-from gradtape.ops.op import apply
+from gradtape.ops.op import apply, constant
+from gradtape.ops.pointwise import Pointwise
 from gradtape.ops.reduction import Reduction
+from gradtape.ops.structural import Structural
 from gradtape.transforms.atoms import products_added
 from gradtape.transforms.simplify import rebuild_from
 
@@ -27,8 +30,12 @@ def opened(graph: Graph, is_product: IsProduct, expansions: Expansions) -> Graph
     changed = False
     for node in graph.nodes:
         operands = [new[id(v)] for v in node.inputs]
-        inside = _graph_of(node, is_product, expansions)
-        if inside is None:
+        number = _number_of(node)
+        inside = _graph_of(node, is_product, expansions) if number is None else None
+        if number is not None:
+            changed = True
+            results: tuple[Value, ...] = tuple(constant(number, v.aval.dtype, v.aval.dims) for v in node.outputs)
+        elif inside is None:
             same = all(a is b for a, b in zip(operands, node.inputs, strict=True))
             results = node.outputs if same else apply(node.step, operands)
         else:
@@ -36,6 +43,20 @@ def opened(graph: Graph, is_product: IsProduct, expansions: Expansions) -> Graph
             results = tuple(rebuild_from(opened(inside, is_product, expansions), operands))
         new.update((id(v), r) for v, r in zip(node.outputs, results, strict=True))
     return Graph(graph.inputs, [new[id(v)] for v in graph.outputs]) if changed else graph
+
+
+def _number_of(node: Node) -> Any:
+    """The number that fills the results of a node, where it has nothing to compute them from; None elsewhere."""
+    op = node.step.op
+    if not isinstance(op, Pointwise | Reduction | Contraction | Composite | Structural):
+        return None
+    if not all(v.aval.is_known and v.aval.dtype.kind in "fciub" for v in (*node.inputs, *node.outputs)):
+        return None
+    if all(v.aval.size == 0 for v in node.outputs):
+        return 0
+    if not isinstance(op, Reduction) or node.inputs[0].aval.size:
+        return None
+    return math.nan if op.monoid is None and op.identity is None else op.identity
 
 
 def _graph_of(node: Node, is_product: IsProduct, expansions: Expansions) -> Graph | None:

@@ -1,0 +1,25 @@
+"""What each op executed on the emulated device, for the end of the run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+
+import pytest
+
+from gradtape.backends.cuda.blas import MATH
+from tests.devices import EXECUTED
+
+
+@pytest.fixture
+def executed(request: pytest.FixtureRequest) -> Iterator[Callable[[str, Sequence[str]], None]]:
+    """Call it with the name of an op and of what it executed."""
+    found: dict[str, Counter[str]] = {}
+    yield lambda op, names: found.setdefault(op, Counter()).update(names)
+    request.node.user_properties.extend((EXECUTED, (op, dict(names))) for op, names in found.items())
+
+
+@pytest.fixture(autouse=True)
+def all_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Products use all bits of their factors, as on the host."""
+    monkeypatch.setattr(MATH, "tf32", False)

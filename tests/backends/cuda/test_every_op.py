@@ -1,0 +1,74 @@
+"""Every op of the table on the emulated device: the host's numbers, by kernels and library calls of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gradtape.backends.cuda.device import Cuda
+from gradtape.backends.cuda.lowering import Lowering
+from gradtape.backends.cuda.table import OPS
+from gradtape.ir.dtypes import DType
+from gradtape.ops.op import Op, all_ops
+from gradtape.ops.pointwise import IDLE
+from gradtape.ops.structural import Structural
+from gradtape.runtime.devices import prepared
+from tests.backends.cuda.running import texts_of
+from tests.cuda_emulator import cupy_stand_in
+from tests.cuda_emulator.devices import fresh
+from tests.devices import is_library_call
+from tests.kernels.cuda.test_run import assert_near
+from tests.op_table.cases import CASES, Case
+from tests.op_table.running import results_of
+
+GROUPS = 16
+LISTED = [op for op in all_ops() if CASES.get(op.name)]
+
+
+def entries(op: Op) -> Iterator[tuple[Case, DType]]:
+    """Samples of an op, in each dtype that it takes and has a result in on the host."""
+    for case in CASES[op.name]:
+        for dtype in case.dtypes():
+            yield case, dtype
+
+
+def runs(case: Case, dtype: DType, cuda: Cuda) -> tuple[Any, ...]:
+    """The results on the device, as they are there."""
+    lowering = Lowering(cuda, prepared, OPS)
+    found = lowering.alone(case.step)(*map(cuda.array, case.draw(dtype)))
+    return found if isinstance(found, tuple) else (found,)
+
+
+def wanted(case: Case, dtype: DType) -> tuple[Any, ...] | None:
+    """The host's results; None where it refuses these operands."""
+    try:
+        return results_of(case.step, case.draw(dtype))
+    except ValueError:
+        return None
+
+
+def is_free(op: Op) -> bool:
+    """Whether an op may do nothing: a view, or what hands on its operand."""
+    return op.name in IDLE or (isinstance(op, Structural) and op.view)
+
+
+@pytest.mark.parametrize("group", range(GROUPS))
+def test_every_op_of_the_table(group: int, executed: Any) -> None:
+    ops = LISTED[group::GROUPS]
+    known = [(c, d, w) for op in ops for c, d in entries(op) if (w := wanted(c, d)) is not None]
+    texts = texts_of(lambda cuda: [runs(c, d, cuda) for c, d, _ in known])
+    with fresh() as cuda:
+        cuda.compile(texts)
+        counts = cupy_stand_in.device().counts
+        for case, dtype, host in known:
+            counts.clear()
+            found = [np.asarray(cuda.host(a)) for a in runs(case, dtype, cuda)]
+            for a, b in zip(found, host, strict=True):
+                assert_near(a, b, f"{case!r} {dtype.name}")
+            names = [*(launch.kernel for launch in counts.launches), *filter(is_library_call, counts.library_calls)]
+            executed(case.op.name, names)
+            empty = not any(a.size for a in found)
+            assert names or empty or is_free(case.op), f"{case!r} {dtype.name} ran nothing on the device"
