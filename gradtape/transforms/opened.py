@@ -10,7 +10,7 @@ from gradtape.ir.aval import Aval
 from gradtape.ir.graph import Graph, Node, Value
 from gradtape.ops.composite import Composite
 from gradtape.ops.contraction import Contraction
-from gradtape.ops.op import apply, constant
+from gradtape.ops.op import apply, constant, emit
 from gradtape.ops.pointwise import Pointwise
 from gradtape.ops.reduction import Reduction
 from gradtape.ops.structural import Structural
@@ -18,6 +18,7 @@ from gradtape.transforms.atoms import products_added
 from gradtape.transforms.simplify import rebuild_from
 
 Expansions = Mapping[str, Callable[..., Graph]]
+NEUTRAL = {"sum": 0, "prod": 1, "all": True, "any": False}  # of monoids, what a reduction of nothing is
 IsProduct = Callable[[str, Any], bool]
 
 
@@ -54,9 +55,11 @@ def _number_of(node: Node) -> Any:
         return None
     if all(v.aval.size == 0 for v in node.outputs):
         return 0
-    if not isinstance(op, Reduction) or node.inputs[0].aval.size:
+    if not isinstance(op, Reduction) or op.body is not None or node.inputs[0].aval.size:
         return None
-    return math.nan if op.monoid is None and op.identity is None else op.identity
+    if op.identity is not None:
+        return op.identity
+    return math.nan if op.monoid is None else NEUTRAL.get(op.monoid)
 
 
 def _graph_of(node: Node, is_product: IsProduct, expansions: Expansions) -> Graph | None:
@@ -64,8 +67,16 @@ def _graph_of(node: Node, is_product: IsProduct, expansions: Expansions) -> Grap
     avals: tuple[Aval, ...] = tuple(v.aval for v in node.inputs)
     if op.name in expansions:
         return expansions[op.name](avals, **params)
+    if isinstance(op, Reduction) and op.monoid is not None and not params["axes"]:
+        return _itself(avals)
     if isinstance(op, Composite) or (isinstance(op, Reduction) and op.body is not None):
         return op.expand(avals, **params)
     if isinstance(op, Contraction) and not is_product(params["subscripts"], avals[0].dtype.numpy_dtype):
         return products_added(params["subscripts"], avals)
     return None
+
+
+def _itself(avals: tuple[Aval, ...]) -> Graph:
+    """What a reduction over no axes is."""
+    inputs = tuple(map(Value, avals))
+    return Graph(inputs, [emit("identity", *inputs)])
