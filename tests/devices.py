@@ -72,7 +72,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
                         calls.setdefault(op, Counter()).update(libraries)
     if not kernels:
         return
-    terminalreporter.section(f"launches of kernels on the emulated device: {sum(kernels.values())} of {len(kernels)} ops")
+    terminalreporter.section(
+        f"launches of kernels on the emulated device: {sum(kernels.values())} of {len(kernels)} ops"
+    )
     for line in table(kernels, 118):
         terminalreporter.line(line)
     for op in sorted(calls):

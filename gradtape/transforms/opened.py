@@ -59,7 +59,11 @@ def _number_of(node: Node) -> Any:
         return None
     if op.identity is not None:
         return op.identity
-    return math.nan if op.monoid is None else NEUTRAL.get(op.monoid)
+    dtype = node.inputs[0].aval.dtype
+    if op.monoid in ("max", "min"):
+        sign = -1 if op.monoid == "max" else 1
+        return (dtype.min if sign < 0 else dtype.max) if dtype.is_integer else sign * math.inf
+    return math.nan if op.monoid is None else NEUTRAL[op.monoid]
 
 
 def _graph_of(node: Node, is_product: IsProduct, expansions: Expansions) -> Graph | None:
