@@ -1,15 +1,17 @@
 """The `gradtape` command: what it prints, what it returns, and how it answers a slip."""
 
 import argparse
+import json
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import pytest
 
 from gradtape import backends, cli
+from gradtape.doctor import packages
 from gradtape.version import __version__
+from tests.doctor import answers
 
 ROOT = Path(__file__).parents[1]
 
@@ -23,63 +25,29 @@ def test_doctor_names_backend_reason_and_every_requirement(capsys: pytest.Captur
     report = printed(capsys, "doctor")
     choice = backends.choice()
     assert f"{choice.name} ({choice.reason})" in report
-    for name in (*cli.REQUIRED, "cupy", "python", "cpus", "gradtape"):
+    for name in (*packages.REQUIRED, "cache", "cpus", "cupy", "driver", "gradtape", "python", "trial"):
         assert f"  {name} " in report, report
 
 
-def test_doctor_requirements_are_those_of_the_project() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    declared = {line.split(">")[0].split("<")[0].strip() for line in project["dependencies"]}
-    assert set(cli.REQUIRED) == declared
-
-
-def test_quick_doctor_asks_nothing_slow(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse() -> tuple[str, bool]:
-        raise AssertionError("--quick must not start CuPy")
-
-    monkeypatch.setattr(cli, "probe_cupy", refuse)
-    monkeypatch.setattr(cli, "installed", lambda package: "1.0")
+def test_quick_doctor(capsys: pytest.CaptureFixture[str]) -> None:
     report = printed(capsys, "doctor", "--quick")
-    assert __version__ in report
-    assert backends.choice().name in report
+    assert __version__ in report and backends.choice().name in report and report.count("\n") == 3
 
 
-def test_missing_requirement_is_a_fault_with_its_cure(
+def test_faults_are_marked_and_end_in_status_1(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cli, "installed", lambda package: None if package in {"optree", *cli.CUPY_PACKAGES} else "1.0")
-    report = printed(capsys, "doctor", status=1)
-    assert "pip install optree" in report
-    assert report.rstrip().endswith("To mend: optree.")
+    answers.answering(monkeypatch, ("cupy-cuda13x", "cupy"), driver=answers.NO_LIBRARY)
+    report = printed(capsys, "doctor", "--require-gpu", status=1)
+    assert "\n! cupy " in report and report.endswith("\nTo mend: cupy, gpu.\n")
 
 
-def test_two_cupy_packages_are_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cli, "installed", lambda package: None if package == "cupy" else "14.2.0")
-    finding = cli.cupy_finding()
-    assert finding.fault
-    assert "pip uninstall cupy-cuda12x" in finding.text
-
-
-@pytest.mark.parametrize(
-    ("module", "text", "fault"),
-    [
-        ("def is_available(): return True", "it sees a GPU", False),
-        ("def is_available(): return False", "no usable GPU", False),
-        ("raise ImportError('libcublas.so.13: cannot open shared object file')", "libcublas.so.13", True),
-        ("import os; os._exit(7)", "exit status 7", True),
-        ("import time; time.sleep(60)", "did not answer", True),
-    ],
-)
-def test_probe_reports_what_cupy_says(
-    module: str, text: str, fault: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "cupy.py").write_text(module)
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    if "sleep" in module:
-        monkeypatch.setattr(cli, "PROBE_SECONDS", 0.5)
-    answer, is_fault = cli.probe_cupy()
-    assert text in answer
-    assert is_fault is fault
+def test_doctor_as_json(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    answers.answering(monkeypatch)
+    found = json.loads(printed(capsys, "doctor", "--json"))
+    assert found["faults"] == [] and {"name": "gradtape", "text": __version__, "fault": False} in found["findings"]
+    answers.answering(monkeypatch, (), driver=answers.NO_LIBRARY)
+    assert json.loads(printed(capsys, "doctor", "--quick", "--require-gpu", "--json", status=1))["faults"] == ["gpu"]
 
 
 def test_unknown_command_names_the_near_one(capsys: pytest.CaptureFixture[str]) -> None:

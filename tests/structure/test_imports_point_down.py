@@ -26,7 +26,7 @@ FLOORS: list[set[str]] = [
     | {"gradients", "recomputation", "explanations", "evidence", "endings"},
     {"api"},
     {"keras"},
-    {"__init__", "cli", "__main__"},
+    {"__init__", "cli", "doctor", "__main__"},
 ]
 RANK = {name: rank for rank, names in enumerate(FLOORS) for name in names}
 
