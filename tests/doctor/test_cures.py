@@ -27,7 +27,7 @@ MESSAGES = [
     ("OutOfMemoryError: Out of memory allocating 1,024 bytes", "nvidia-smi"),
     ("CUDA_ERROR_SYSTEM_NOT_READY", "fabric manager"),
     ("CUDA_ERROR_NOT_PERMITTED: operation not permitted", "device files"),
-    ("PermissionError: [Errno 13] Permission denied: '/home/x/.cupy/kernel_cache/a'", "Set CUPY_CACHE_DIR"),
+    ("PermissionError: [Errno 13] Permission denied: '/x/.cupy/kernel_cache/a'", "Set CUPY_CACHE_DIR"),
     ("ImportError: numpy.core.multiarray failed to import", "do not fit each other"),
 ]
 
