@@ -6,6 +6,7 @@ of all its views; when the last of them is gone, the block returns to the pool."
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections import deque
 from typing import Any
@@ -110,6 +111,32 @@ def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Block:
     found = POOL.take(size)
     block = np.empty(size, np.uint8) if found is None else found[0]
     return np.asarray(Lease(POOL, block, size)).view(dtype).reshape(shape)
+
+
+class _Holder:
+    def __init__(self, of: Any) -> None:
+        self.of = of
+
+
+def _references() -> int:
+    """What `sys.getrefcount` counts for an object held by one attribute and one local name. Python versions differ in
+    whether the call itself counts."""
+    holder = _Holder(object())
+    held = holder.of
+    return sys.getrefcount(held)
+
+
+UNSHARED = _references()
+
+
+def is_sole(array: Block) -> bool:
+    """Whether an array may be written to, and its memory is its own, with no other array that shows some of it. Views
+    of a pooled array all have the same base, which holds the lease."""
+    base: Any = array.base
+    if base is None:
+        return array.flags.writeable
+    pooled = isinstance(base, np.ndarray) and isinstance(base.base, Lease) and array.flags.writeable
+    return pooled and sys.getrefcount(base) <= UNSHARED and is_whole(array)
 
 
 def is_whole(array: Block) -> bool:

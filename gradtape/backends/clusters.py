@@ -24,7 +24,7 @@ from gradtape.kernels.spelling import is_limited
 from gradtape.ops.op import Step
 
 PATIENCE = 0.02  # seconds of NumPy's work (estimated) in one step from which its kernel is worth compiling
-PER_CALL = 1e-6  # seconds of an operation on a small array
+PER_CALL = 4e-6  # seconds of an operation on a small array
 PER_ELEMENT = 0.5e-9  # of a cheap operation
 DEAR = 5  # how much more others take
 

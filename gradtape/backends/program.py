@@ -4,7 +4,7 @@ Large intermediates are written over operands that nothing needs any more, and d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ LARGE = 32768  # bytes from which reusing a buffer pays
 OVER = 1 << 18  # bytes from which a kernel writes a result over an operand
 BENT = 8  # times that an operand is read, from which its elements are put in order first
 MANY = 1024  # elements of a result from which that is asked
+SURE = (Fused, Contraction, Structural, Constant, Pointwise, Reduction)  # what fails for want of memory at most
 
 Program = Callable[..., tuple[Any, ...]]
 
@@ -40,20 +41,42 @@ INFIX = {
 }
 
 
-def compile_graph(graph: Graph, lower: Callable[[Any], Callable[..., Any]], host: bool = True) -> Program:
+def compile_graph(
+    graph: Graph,
+    lower: Callable[[Any], Callable[..., Any]],
+    host: bool = True,
+    over: Mapping[int, int] | None = None,
+) -> Program:
     """The function (*arrays) -> tuple of arrays of a graph; `lower` gives the function of a step. `host`: arrays are
-    NumPy's, whose functions may stand for steps and write over operands."""
-    source, env = render(graph, lower, host)
+    NumPy's, whose functions may stand for steps and write over operands. `over`: by number, which result may be
+    written over which of the graph's inputs, as `overs` has found them."""
+    source, env = render(graph, lower, host, over)
     exec(compile(source, "<gradtape program>", "exec"), env)
     program: Program = env["program"]
     return program
 
 
-def render(graph: Graph, lower: Callable[[Any], Callable[..., Any]], host: bool = True) -> tuple[str, dict[str, Any]]:
+def overs(graph: Graph, over: Mapping[int, int]) -> dict[int, int]:
+    """Which results a program writes over inputs, of pairs that it may: in kernels, of large arrays. None where a step
+    may fail after the first of them, which would leave some inputs written and others not."""
+    memory = _Memory(graph, graph.nodes, over)
+    written = [at for at, n in enumerate(graph.nodes) if isinstance(n.step.op, Fused) and memory.own_pairs(at)]
+    if not written or not all(isinstance(n.step.op, SURE) for n in graph.nodes[written[0] :]):
+        return {}
+    inside = {id(graph.nodes[at].inputs[k]) for at in written for _, k in memory.own_pairs(at)}
+    return {j: k for j, k in over.items() if id(graph.inputs[k]) in inside}
+
+
+def render(
+    graph: Graph,
+    lower: Callable[[Any], Callable[..., Any]],
+    host: bool = True,
+    over: Mapping[int, int] | None = None,
+) -> tuple[str, dict[str, Any]]:
     """The source of the function, and what its names stand for."""
     names = {id(v): f"x{i}" for i, v in enumerate(graph.inputs)}
     nodes = graph.nodes
-    memory = _Memory(graph, nodes)
+    memory = _Memory(graph, nodes, over or {})
     env: dict[str, Any] = {}
     lines = []
     for at, node in enumerate(nodes):
@@ -138,8 +161,9 @@ def _ufunc(op: Any) -> np.ufunc | None:
 class _Memory:
     """Which buffers are owned by the program, where they are needed last, and what may be written over."""
 
-    def __init__(self, graph: Graph, nodes: Sequence[Node]) -> None:
+    def __init__(self, graph: Graph, nodes: Sequence[Node], over: Mapping[int, int]) -> None:
         self.nodes = nodes
+        self.over = {id(graph.outputs[j]): graph.inputs[k] for j, k in over.items()}  # inputs that results may be over
         self.root: dict[int, int] = {id(v): id(v) for v in graph.inputs}  # value -> the value that owns its memory
         self.foreign = {id(v) for v in graph.inputs}
         self.shared: set[int] = set()  # results of one node that may share memory with each other
@@ -180,13 +204,28 @@ class _Memory:
         """Results of a kernel and operands in whose memory they may be: those that nothing else needs, by the numbers
         of both."""
         node = self.nodes[at]
-        owners = [self.root[id(v)] for v in node.inputs]
+        owners = self._owners(node)
         free = [
             k
             for k, v in enumerate(node.inputs)
             if v.aval.nbytes >= OVER and self._is_own(v) and self.last[owners[k]] == at and owners.count(owners[k]) == 1
         ]
-        return [(j, k) for j, r in enumerate(node.outputs) for k in free if node.inputs[k].aval is r.aval]
+        others = [(j, k) for j, r in enumerate(node.outputs) for k in free if node.inputs[k].aval is r.aval]
+        return [*self.own_pairs(at), *others]
+
+    def own_pairs(self, at: int) -> list[tuple[int, int]]:
+        """The same of results and inputs of the graph that they may be over."""
+        node = self.nodes[at]
+        owners, found = self._owners(node), []
+        for j, r in enumerate(node.outputs):
+            given = self.over.get(id(r))
+            if given is None or r.aval.nbytes < OVER or given.aval is not r.aval or self.last[id(given)] != at:
+                continue
+            found += [(j, k) for k, v in enumerate(node.inputs) if v is given and owners.count(id(given)) == 1]
+        return found
+
+    def _owners(self, node: Node) -> list[int]:
+        return [self.root[id(v)] for v in node.inputs]
 
     def _is_own(self, v: Value) -> bool:
         """Whether the memory of a value is its own, and was made for it by a product or a kernel."""

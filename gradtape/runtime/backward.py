@@ -7,13 +7,14 @@ from __future__ import annotations
 import functools
 import threading
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from gradtape.backends.cpu import NAME, lower
+from gradtape.backends.program import compile_graph, overs
 from gradtape.ir.graph import Graph, Node, Value, order
 from gradtape.ir.show import show
 from gradtape.kernels.spelling import spells
@@ -65,12 +66,18 @@ class CompiledGraph:
                 return self._on_cpu()
             return Placed(self._on_cpu, lambda lowering: lowering.program(self.graph))
 
+    def over(self, pairs: Mapping[int, int]) -> tuple[Callable[..., Any] | None, set[int]]:
+        """What runs it on the host with results in the arrays of inputs, of pairs of numbers that it may, and those
+        inputs; None where no step can do that, or it would not pay."""
+        found = overs(self.runs, pairs) if pairs and DEVICES.device is None else {}
+        return compile_graph(self.runs, lower, over=found) if found else None, set(found.values())
+
     def _on_cpu(self) -> Callable[..., Any]:
         return in_one(self.graph, lower(call_step(self.runs)))
 
-    def __call__(self, inputs: Sequence[Tensor]) -> list[Tensor]:
+    def __call__(self, inputs: Sequence[Tensor], kernel: Callable[..., Any] | None = None) -> list[Tensor]:
         """Run on tensors; where a tape records and gradients flow through an operand, as a call that also
-        returns the residuals of its own derivative."""
+        returns the residuals of its own derivative. `kernel`: what runs it here, where it runs alone."""
         state = STATE
         recorders = state.recorders
         if not recorders or not any(active := _active(recorders, inputs)):
@@ -80,10 +87,11 @@ class CompiledGraph:
                 operands = [t._array for t in inputs]
             except SymbolicTensorError:
                 return _listed(traced(self.plain, inputs))
+            kernel = kernel or self.kernel
             try:
-                arrays = STATE.run(self.kernel, *operands)
+                arrays = state.run(kernel, *operands)
             except RuntimeError as e:
-                arrays = run_apart(e, self.kernel, *operands)
+                arrays = run_apart(e, kernel, *operands)
             return [wrap(_scalar(a) if not v.shape else a, v) for a, v in zip(arrays, self.avals, strict=True)]
         step = self.recorded.get(active)
         if step is None:

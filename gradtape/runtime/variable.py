@@ -14,6 +14,7 @@ from gradtape.ir.aval import Aval, aval
 from gradtape.ir.dtypes import DType, as_dtype
 from gradtape.ir.errors import InvalidArgumentError
 from gradtape.ir.shapes import TensorShape, shape_text
+from gradtape.kernels.memory import UNSHARED, is_sole
 from gradtape.ops.arithmetic import ADD, SUBTRACT
 from gradtape.ops.op import Step
 from gradtape.runtime import convert as conversion
@@ -29,15 +30,6 @@ from gradtape.runtime.trace import FunctionTracer, creating, evaluated, function
 _names = itertools.count()
 
 
-def _references() -> int:
-    """What `sys.getrefcount` counts for an object held by one attribute and one local name, as `_owned` holds the
-    snapshot and its array. Python versions differ in whether the call itself counts."""
-    holder = Reference(object())
-    held = holder._of
-    return sys.getrefcount(held)
-
-
-_UNSHARED = _references()
 _UPDATING = threading.Lock()  # held while a value is read and written back: no update of two threads is lost
 
 
@@ -323,12 +315,14 @@ class Variable(Operators):
         """The value's array, if nothing but this variable holds it: then it may be written over."""
         snapshot = self._snapshot
         array = snapshot._array
-        if not isinstance(array, np.ndarray) or array.base is not None:
-            return None
         # the snapshot: this variable and a local name; the array: the snapshot and a local name
-        if sys.getrefcount(snapshot) > _UNSHARED or sys.getrefcount(array) > _UNSHARED:
+        if sys.getrefcount(snapshot) > UNSHARED or sys.getrefcount(array) > UNSHARED:
             return None
-        return array
+        return array if isinstance(array, np.ndarray) and is_sole(array) else None
+
+    def is_owned(self) -> bool:
+        """Whether nothing but this variable holds its array."""
+        return self._owned() is not None
 
     def _tell(self, value: Tensor | None, how: str) -> None:
         """Tell the tapes that the variable is overwritten."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 import threading
 import weakref
@@ -20,7 +21,7 @@ from gradtape.runtime.backward import CompiledGraph
 from gradtape.runtime.collector import put_off
 from gradtape.runtime.convert import convert, is_shared
 from gradtape.runtime.devices import is_on_device
-from gradtape.runtime.state import STATE, new_id
+from gradtape.runtime.state import STATE
 from gradtape.runtime.tensor import SymbolicTensor, Tensor
 from gradtape.runtime.trace import FunctionTracer
 from gradtape.runtime.variable import Variable
@@ -57,8 +58,8 @@ class Trace:
         creates_no_more: str,
         examples: Sequence[Tensor],
     ) -> None:
-        begin = new_id()
         tracer = FunctionTracer(avals)
+        self.tensors = len(avals)
         if examples:
             tracer.examples = examples
         tracer.created, tracer.creates_no_more = [], creates_no_more
@@ -79,19 +80,37 @@ class Trace:
             *graph.inputs[len(tracer.inputs) :],
         ]
         given = list(zip(captured, inputs[len(inputs) - len(captured) :], strict=True))
-        numbers = {id(v): n for t, v in given if (n := _number(t, begin)) is not None}
+        numbers = {id(v): n for t, v in given if (n := _number(t, tracer.begin)) is not None}
         self.captured = [t for t, v in given if id(v) not in numbers]
         self.compiled = CompiledGraph(_given(Graph(inputs, graph.outputs), numbers))
 
     def run(self, tensors: Sequence[Tensor]) -> Any:
         """The results for other tensors; variables are read now, and assigned at the end."""
-        made = self.compiled([*tensors, *map(_READ, self.variables), *self.captured])
+        kernel = self._kernel() if self.assigned else None
+        made = self.compiled([*tensors, *map(_READ, self.variables), *self.captured], kernel)
         if not self.assigned:
             return self.results.with_tensors(made)
         count = len(made) - len(self.assigned)
         for v, new in zip(self.assigned, made[count:], strict=True):
             _assign(v, new)
         return self.results.with_tensors(made[:count])
+
+    @functools.cached_property
+    def _over(self) -> tuple[Callable[..., Any] | None, list[Variable]]:
+        """What runs the graph with new values of variables in their arrays, and which; None where that does not pay."""
+        place = {id(v): k for k, v in enumerate(self.variables, self.tensors)}
+        first = len(self.compiled.avals) - len(self.assigned)
+        pairs = {first + j: place[id(v)] for j, v in enumerate(self.assigned) if isinstance(v, Variable)}
+        kernel, inputs = self.compiled.over(pairs)
+        return kernel, [v for v in self.assigned if place[id(v)] in inputs]
+
+    def _kernel(self) -> Callable[..., Any] | None:
+        """The same for a call that runs alone, if nothing but the variables holds their arrays: no tensor that was read
+        before, no other call."""
+        if STATE.recorders or STATE.detour is not None:
+            return None
+        kernel, variables = self._over
+        return kernel if kernel is not None and all(v.is_owned() for v in variables) else None
 
 
 def _number(t: Tensor, begin: int) -> Value | None:
