@@ -12,6 +12,7 @@ from gradtape.kernels.cuda_body import assembled, index_type
 from gradtape.kernels.cuda_launch import Buffer, CudaProgram, Launch, Number, Scratch
 
 THREADS = 256  # of a block
+BOUNDS = f"{THREADS}, 3"  # threads, and blocks that a processor should have room for: 80 registers for each thread
 MOST_BLOCKS = 1 << 20  # beyond, each thread goes on to further elements
 WORDS = {1: "uint8", 2: "uint16", 4: "uint32", 8: "uint64", 16: "Pack<uint32, 4>"}  # that move at once, by bytes
 
@@ -70,7 +71,7 @@ def entry(
 ) -> tuple[str, Launch]:
     """The text of a kernel, and its launch in so many blocks; `moved`: bytes that it reads and writes."""
     text, full = assembled(
-        name, comment, str(THREADS), [g.declared for g in given], [f"    {x}" for x in lines], templates
+        name, comment, BOUNDS, [g.declared for g in given], [f"    {x}" for x in lines], templates
     )
     return text, Launch(full, blocks, THREADS, 0, moved, tuple(g.argument for g in given))
 

@@ -77,7 +77,7 @@ DEVICES = Devices()
 
 def prepared(graph: Graph) -> Graph:
     """A graph as a device runs it: in clusters, products and what has kernels of its own."""
-    graph = simplify(opened(flattened(graph), is_product, EXPANSIONS))
+    graph = simplify(opened(flattened(graph), is_product, EXPANSIONS, OPS))
     runs = fuse(graph, spells_cuda, 1, siblings=True)
     show("plan", "what runs on the device", lambda: runs)
     return runs

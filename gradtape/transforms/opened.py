@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import Any
 
 from gradtape.ir.aval import Aval
@@ -22,17 +22,19 @@ NEUTRAL = {"sum": 0, "prod": 1, "all": True, "any": False}  # of monoids, what a
 IsProduct = Callable[[str, Any], bool]
 
 
-def opened(graph: Graph, is_product: IsProduct, expansions: Expansions) -> Graph:
+def opened(graph: Graph, is_product: IsProduct, expansions: Expansions, own: Container[str]) -> Graph:
     """The same outputs, with the graphs that stand for nodes in their place.
 
     `is_product`: (subscripts, dtype); whether a library multiplies these matrices: others become products of elements
-    that are added. `expansions`: of ops by name, (avals, **params) to the graph that does their work."""
+    that are added. `expansions`: of ops by name, (avals, **params) to the graph that does their work. `own`: the names
+    of ops that stay, since they have kernels of their own."""
     new: dict[int, Value] = {id(v): v for v in graph.inputs}
     changed = False
     for node in graph.nodes:
         operands = [new[id(v)] for v in node.inputs]
         number = _number_of(node)
-        inside = _graph_of(node, is_product, expansions) if number is None else None
+        stays = number is not None or node.step.name in own
+        inside = None if stays else _graph_of(node, is_product, expansions)
         if number is not None:
             changed = True
             results: tuple[Value, ...] = tuple(constant(number, v.aval.dtype, v.aval.dims) for v in node.outputs)
@@ -41,7 +43,7 @@ def opened(graph: Graph, is_product: IsProduct, expansions: Expansions) -> Graph
             results = node.outputs if same else apply(node.step, operands)
         else:
             changed = True
-            results = tuple(rebuild_from(opened(inside, is_product, expansions), operands))
+            results = tuple(rebuild_from(opened(inside, is_product, expansions, own), operands))
         new.update((id(v), r) for v, r in zip(node.outputs, results, strict=True))
     return Graph(graph.inputs, [new[id(v)] for v in graph.outputs]) if changed else graph
 

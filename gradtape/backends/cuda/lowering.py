@@ -21,6 +21,7 @@ from gradtape.ir.graph import Graph, Value
 from gradtape.kernels.cuda_render import render_cuda
 from gradtape.ops.arithmetic import ADD
 from gradtape.ops.call import Call, Ruled
+from gradtape.ops.composite import Composite
 from gradtape.ops.contraction import Contraction
 from gradtape.ops.control import Checkpoint, Cond, EmptyStack, Scan, StackSum, While
 from gradtape.ops.fused import Fused
@@ -173,6 +174,7 @@ RULES: dict[type, Callable[[Lowering, Step], Kernel]] = {
     Contraction: Lowering._contraction,
     Structural: Lowering._structural,
     Opaque: Lowering._by_name,
+    Composite: Lowering._by_name,
     Assemble: Lowering._by_name,
     Pointwise: Lowering._unspelled,
     Reduction: Lowering._unspelled,

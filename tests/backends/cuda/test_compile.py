@@ -9,6 +9,7 @@ import pytest
 from gradtape.ir.dtypes import int64
 from tests.backends.cuda import test_assembling as assembling
 from tests.backends.cuda import test_positions as positions
+from tests.backends.cuda import test_windows as windows
 from tests.backends.cuda.running import texts_of
 from tests.backends.cuda.test_moves import LARGE, SCATTERED, called
 from tests.backends.cuda.test_samples import OPS, call_of, tried
@@ -30,6 +31,11 @@ def texts() -> list[str]:
     calls += [call_of(*c) for name in OPS for c in tried(name) if c[1].name in FEW_DTYPES]
     calls += [assembling.called(p, [*factors, *vectors]) for p, factors, vectors in assembling.programs(12, 0)]
     calls += [called("argmax", [x], axis=axis, dtype=int64) for x, axis in positions.ARRAYS.values()]
+    for x, p in windows.IMAGES.values():
+        g = windows.wanted("max_pool", [x], **p)
+        calls += [called(name, [x], **p) for name in ("max_pool", "avg_pool")]
+        calls += [called("max_pool_input", [g, x], shape=x.shape[1:-1], **p)]
+        calls += [called("max_pool_pick", [x, x], **p), called("avg_pool_input", [g], shape=x.shape[1:-1], **p)]
     return texts_of(lambda cuda: [call(cuda) for call in calls])
 
 

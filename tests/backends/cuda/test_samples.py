@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gradtape.backends.cuda import assembling, moves, positions, scattering
+from gradtape.backends.cuda import assembling, moves, positions, scattering, windows
 from gradtape.backends.cuda.device import Cuda
 from gradtape.ir.dtypes import ALL, DType
 from tests.backends.cuda.running import LAYOUTS, on_device, placed
 from tests.op_table.cases import CASES, Case
 from tests.op_table.running import results_of
 
-OPS: dict[str, Callable[..., Any]] = {**assembling.OPS, **moves.OPS, **positions.OPS, **scattering.OPS}
+OPS: dict[str, Callable[..., Any]] = {**assembling.OPS, **moves.OPS, **positions.OPS, **scattering.OPS, **windows.OPS}
 DTYPES = tuple(d for d in ALL if d.kind != "s")
 ULPS = 4
 
