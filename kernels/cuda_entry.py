@@ -13,6 +13,7 @@ from gradtape.kernels.cuda_launch import Buffer, CudaProgram, Launch, Number, Sc
 
 THREADS = 256  # of a block
 BOUNDS = f"{THREADS}, 3"  # threads, and blocks that a processor should have room for: 80 registers for each thread
+ROOMY = f"{THREADS}, 1"  # one block, whose threads may take more
 MOST_BLOCKS = 1 << 20  # beyond, each thread goes on to further elements
 WORDS = {1: "uint8", 2: "uint16", 4: "uint32", 8: "uint64", 16: "Pack<uint32, 4>"}  # that move at once, by bytes
 
@@ -45,6 +46,11 @@ def integers(index: DType, **values: int) -> list[Given]:
     return [Given(name, f"const {index.name}", Number(n, index)) for name, n in values.items()]
 
 
+def truth(value: bool) -> str:
+    """A constant in a text."""
+    return "true" if value else "false"
+
+
 def word_of(*bytes_: int) -> int:
     """The bytes that may move at once where all these are multiples of places and sizes: 16 at most."""
     return math.gcd(16, *bytes_)
@@ -68,11 +74,11 @@ def entry(
     blocks: int,
     moved: int = 0,
     comment: Sequence[str] = (),
+    bounds: str = BOUNDS,
 ) -> tuple[str, Launch]:
-    """The text of a kernel, and its launch in so many blocks; `moved`: bytes that it reads and writes."""
-    text, full = assembled(
-        name, comment, BOUNDS, [g.declared for g in given], [f"    {x}" for x in lines], templates
-    )
+    """The text of a kernel, and its launch in so many blocks; `moved`: bytes that it reads and writes; `bounds`: of its
+    launches, such as ROOMY."""
+    text, full = assembled(name, comment, bounds, [g.declared for g in given], [f"    {x}" for x in lines], templates)
     return text, Launch(full, blocks, THREADS, 0, moved, tuple(g.argument for g in given))
 
 

@@ -49,7 +49,7 @@ def _infer(a: Aval, x: Aval, order: int = 0) -> list[Aval]:
 
 
 @functools.cache
-def _rule() -> tuple[Any, Any]:
+def rule() -> tuple[Any, Any]:
     """Nodes and weights of Gauss and Legendre on [0, 1]: the roots of the Legendre polynomial by Newton's method, with
     more digits than a double has where there are such, since its slope at the ends is steep."""
     at = np.cos(np.pi * (np.arange(NODES, 0, -1) - 0.25) / (NODES + 0.5)).astype(np.longdouble)
@@ -75,7 +75,7 @@ def _end(xp: Any, a: Any, x: Any) -> Any:
 
 
 def _integrated(xp: Any, a: Any, x: Any, order: int) -> Any:
-    nodes, weights = map(xp.asarray, _rule())
+    nodes, weights = map(xp.asarray, rule())
     end = _end(xp, a, x)[:, None]
     u = end * nodes
     v = xp.where(x > a, 1.0, -1.0)[:, None] * u
