@@ -18,6 +18,7 @@ from gradtape.recording import (
 )
 from gradtape.runtime.independence import independence
 from gradtape.runtime.jacobian import batch_looped, jacobians, zeros_of
+from gradtape.runtime.state import STATE
 from gradtape.runtime.tensor import Tensor
 from gradtape.transforms.independence import Verdict
 
@@ -111,7 +112,7 @@ class BatchJacobians(Recording):
         found: Tensor | None = None
         if asked > 0 and target._aval.size:
             _report(independence(self._recorder, slot, asked, axes), on_dependence)
-            if at_once:
+            if at_once and not (STATE.overrides is not None and STATE.overrides.op_by_op):
                 (found,) = jacobians(self._recorder, slot, [asked], batch=axes)
             else:
                 (found,) = batch_looped(self._recorder, target, [asked], axes)

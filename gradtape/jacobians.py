@@ -129,6 +129,8 @@ class Jacobians(BatchJacobians, Hessians):
             found = dict.fromkeys(traced)
             results = [_no_rows(target, s) if a in found else None for a, s in zip(asked, sources, strict=True)]
             return list(results)
+        if STATE.overrides is not None and STATE.overrides.op_by_op:
+            at_once = False
         if self._recorder and slot > 0 and traced and how.is_asked and at_once and not STATE.recorders:
             recorder = self._recorder
             return [

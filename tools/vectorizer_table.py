@@ -48,7 +48,9 @@ WORST = ("refused", "looped", "expanded", "core", "kept")
 
 # Why an op stores zeros along an axis that is no core, by op and mode.
 BORDER = "at the border a window sees a part of the kernel only"
+LOOKS = "it looks at every element"
 REASONS = {(op, mode): BORDER for op in ("convolve", "convolve_kernel") for mode in ("reverse", "forward")}
+REASONS |= {("check_numerics", mode): LOOKS for mode in ("reverse", "forward")}
 
 
 # ------------------------------------------------------------------ measuring

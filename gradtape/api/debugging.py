@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from gradtape.api import elementwise as e
+from gradtape.api.numerics import check_numerics, disable, disable_check_numerics, enable, enable_check_numerics
 from gradtape.api.reductions import reduce_all
 from gradtape.ir.dtypes import as_dtype, float32
 from gradtape.ir.errors import InvalidArgumentError
@@ -15,7 +16,6 @@ from gradtape.ir.shapes import shape_text
 from gradtape.runtime.control import is_staged
 from gradtape.runtime.convert import convert, convert_all
 from gradtape.runtime.hosted import effect
-from gradtape.runtime.ledger import begin_everywhere, end_everywhere
 from gradtape.runtime.tensor import SymbolicTensor, Tensor, wrap
 from gradtape.runtime.trace import outside
 
@@ -39,38 +39,15 @@ __all__ = [
     "assert_scalar",
     "assert_shapes",
     "assert_type",
+    "check_numerics",
     "disable",
+    "disable_check_numerics",
     "enable",
+    "enable_check_numerics",
     "is_non_decreasing",
     "is_numeric_tensor",
     "is_strictly_increasing",
 ]
-
-
-def enable() -> None:
-    """Note for each op where it was called, on this thread and on those that start later, so that `tape.explain` names
-    files and lines. Each op costs several times as much.
-
-    >>> import gradtape as tf
-    >>> tf.debugging.enable()
-    >>> x = tf.Variable(2.0)
-    >>> x = x + 1.0
-    >>> with tf.GradientTape() as tape:
-    ...     y = x * x
-    >>> tape.explain(y, x).cause
-    'replaced'
-    >>> tf.debugging.disable()
-    """
-    begin_everywhere()
-
-
-def disable() -> None:
-    """Note no more; see `enable`.
-
-    >>> import gradtape as tf
-    >>> tf.debugging.disable()
-    """
-    end_everywhere()
 
 
 def _prefix(message: str | None) -> str:

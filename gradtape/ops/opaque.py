@@ -32,6 +32,7 @@ class Opaque(Op):
         a backward pass may hand out the operands as row-sparse slices instead.
       shift: (params, count): the parameters for operands with `count` loop axes more in front. None: it has none.
       moves: where the op only moves the elements of its first operands: how (see `ops.moves`).
+      whole: it looks at its operand, so that rows are written out for it, though it be linear.
       signature: gufunc core axes, such as `"(n,n)->(n,n)"`; axes before them are loops. A star
         behind a core means any number of such operands.
     """
@@ -50,12 +51,13 @@ class Opaque(Op):
         accumulate: bool = False,
         as_slices: bool = False,
         shift: Shift | None = None,
+        whole: bool = False,
         samples: Iterable[Sample],
         errors: Iterable[BadSample] = (),
         doc: str = "",
         notes: str = "",
     ) -> None:
-        self.moves, self.shift = moves, shift
+        self.moves, self.shift, self.whole = moves, shift, whole
         self.value, self.rule_infer, self.rule, self.signature = value, infer, vjp, signature
         self.accumulate, self.as_slices = accumulate, as_slices
         super().__init__(name, doc=doc, samples=samples, errors=errors, notes=notes)

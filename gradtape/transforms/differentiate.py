@@ -41,7 +41,7 @@ def _pull_back(
         wanted = [id(v) in active for v in node.inputs]
         if not any(wanted) or all(c is None for c in cotangents):
             continue
-        for v, p, w in zip(node.inputs, _pull(node, cotangents, wanted), wanted, strict=True):
+        for v, p, w in zip(node.inputs, pull(node, cotangents, wanted), wanted, strict=True):
             if w and p is not None:
                 held.setdefault(id(v), []).append(p)
     return [_total(held, s) if id(s) in active else None for s in sources]
@@ -59,7 +59,7 @@ def _total(held: dict[int, list[Cotangent]], v: Value) -> Cotangent | None:
     return parts[0]
 
 
-def _pull(node: Node, cotangents: list[Cotangent | None], wanted: list[bool]) -> list[Cotangent | None]:
+def pull(node: Node, cotangents: list[Cotangent | None], wanted: list[bool]) -> list[Cotangent | None]:
     """The rule of a node: its op's, or the one made from the graphs of a call, a branch or a loop."""
     region = REGIONS.get(type(node.step.op))
     if region is not None:
@@ -162,7 +162,7 @@ def _traced(step: Step, avals: tuple[Aval, ...], active: tuple[bool, ...]) -> Re
     seeds = [Cotangent(Value(v.aval)) if v.aval.dtype.is_differentiable else None for v in node.outputs]
     if all(s is None for s in seeds):
         return None
-    pulled = [c.value for c in _pull(node, seeds, list(active)) if c is not None]
+    pulled = [c.value for c in pull(node, seeds, list(active)) if c is not None]
     if not pulled:
         return None
     used = set(map(id, leaves(pulled, [*node.inputs, *node.outputs])))

@@ -101,7 +101,8 @@ def _opaque(b: Builder, node: Node, operands: list[Item]) -> Sequence[Item]:
     op = node.step.op
     assert isinstance(op, Structural | Opaque)
     varying = [i for i, x in enumerate(operands) if isinstance(x, Rows)]
-    if isinstance(op, Opaque) and len(varying) == 1 and len(node.outputs) == 1 and loops.is_linear(node, varying[0]):
+    alone = isinstance(op, Opaque) and len(varying) == 1 and len(node.outputs) == 1 and not op.whole
+    if alone and loops.is_linear(node, varying[0]):
         return [loops.along(b, node, operands, varying[0])]
     rows = common_rows(operands)
     step = op.bind(**_shifted(op, node.step.params, len(rows)))
