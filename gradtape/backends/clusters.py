@@ -17,7 +17,7 @@ from gradtape.kernels.arguments import Entry, answered
 from gradtape.kernels.compiled import COMPILER, KernelSource, Ticket
 from gradtape.kernels.kernel import Kernel, partial_dtype
 from gradtape.kernels.loops import SHARE, share
-from gradtape.kernels.memory import POOL
+from gradtape.kernels.memory import POOL, trim
 from gradtape.kernels.render import render
 from gradtape.kernels.schedule import CHEAP
 from gradtape.kernels.spelling import is_limited
@@ -27,6 +27,7 @@ PATIENCE = 0.02  # seconds of NumPy's work (estimated) in one step from which it
 PER_CALL = 4e-6  # seconds of an operation on a small array
 PER_ELEMENT = 0.5e-9  # of a cheap operation
 DEAR = 5  # how much more others take
+BIG = 1 << 18  # elements from which what the C library keeps of op by op's arrays is worth giving back
 
 Run = Callable[..., tuple[Any, ...]]
 
@@ -112,6 +113,8 @@ class FusedKernel:
                     self.native = Native(self, kernel, ticket.wait())
                     self.run = self.native.run
                     POOL.clear()  # of the blocks that op by op took
+                    if self.cluster.size >= BIG:
+                        trim()
         except Exception as e:
             if now:
                 raise

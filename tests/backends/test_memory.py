@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import numpy as np
 import pytest
 
-from gradtape.backends import memory
+import gradtape as tf
+from gradtape.backends import clusters, memory
 from gradtape.kernels import memory as host
 
 FLOATS = np.dtype(np.float32)
@@ -53,3 +57,30 @@ def test_an_array_that_ends_while_the_pool_is_asked_comes_back_later(pool: host.
     assert not pool.free
     memory.empty((100,), FLOATS)
     assert pool.hits == 1
+
+
+def resident() -> int:
+    """Bytes of memory that this process has now."""
+    return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+@pytest.mark.skipif(host.TRIMMER is None, reason="this C library is not GNU's and has no `malloc_trim`")
+def test_what_the_c_library_keeps_goes_back() -> None:
+    """Once it has seen a large block end, it keeps blocks of that size for itself."""
+    for size in (24, 20):
+        np.ones(size << 20, np.uint8)
+    held = resident()
+    host.trim()
+    assert held - resident() > 15 << 20
+
+
+def test_a_large_kernel_gives_back_what_op_by_op_took(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(clusters, "trim", lambda: asked.append(1))
+    monkeypatch.setattr(clusters.POLICY, "compile", "now")
+    f = tf.function(lambda x: tf.reduce_sum(tf.tanh(x) * tf.exp(x)))
+    f(tf.ones([100, 3]))
+    assert not asked
+    for _ in range(2):
+        f(tf.ones([1 << 9, 1 << 9]))
+    assert len(asked) == 1
