@@ -28,8 +28,8 @@ def _gather_infer(x: Aval, indices: Aval, axis: int, batch_dims: int) -> list[Av
     return [aval(x.shape[:axis] + indices.shape[batch_dims:] + x.shape[axis + 1 :], x.dtype)]
 
 
-def _checked(indices: Any, size: int) -> Any:
-    """Positions that exist, or TensorFlow's error (a host check; the device backend has its own)."""
+def checked(indices: Any, size: int) -> Any:
+    """Positions on the host that exist, or TensorFlow's error."""
     if indices.size and not in_range(indices, size):
         bad = indices[(indices < 0) | (indices >= size)]
         raise InvalidArgumentError(f"`gather` index {int(bad.ravel()[0])} is not in [0, {size}).")
@@ -45,7 +45,7 @@ def in_range(indices: Any, size: int) -> bool:
 
 
 def _gather(xp: Any, x: Any, indices: Any, axis: int, batch_dims: int) -> Any:
-    indices = _checked(np.asarray(indices), x.shape[axis])
+    indices = checked(np.asarray(indices), x.shape[axis])
     if not batch_dims:
         return xp.take(x, indices, axis=axis)
     batch, before, after = x.shape[:batch_dims], x.shape[batch_dims:axis], x.shape[axis + 1 :]
@@ -102,7 +102,7 @@ def _scatter_infer(g: Aval, indices: Aval, shape: Any, axis: int, batch_dims: in
 
 
 def _scatter_add(xp: Any, g: Any, indices: Any, shape: Any, axis: int, batch_dims: int) -> Any:
-    return combined(xp, "add", 0, g, _checked(np.asarray(indices), shape[axis]), shape, axis, batch_dims)
+    return combined(xp, "add", 0, g, checked(np.asarray(indices), shape[axis]), shape, axis, batch_dims)
 
 
 _SCATTER_SAMPLES = [
@@ -183,7 +183,7 @@ _EXTREME_SAMPLES = [  # every position occurs: what has none is infinite and has
 
 def _extreme(name: str, ufunc: str, start: Callable[[DType], Any], word: str) -> Opaque:
     def value(xp: Any, x: Any, indices: Any, size: int, axis: int, batch_dims: int) -> Any:
-        at = _checked(np.asarray(indices), size)
+        at = checked(np.asarray(indices), size)
         shape = (*x.shape[:axis], size, *x.shape[axis + at.ndim - batch_dims :])
         return combined(xp, ufunc, start(of_numpy(x.dtype)), x, at, shape, axis, batch_dims)
 

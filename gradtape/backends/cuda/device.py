@@ -22,6 +22,7 @@ PROGRAMS = 4096  # that stay for the shapes that they were made for
 NUMBERS = 1024  # numbers of the host that stay on the device
 
 Load = Callable[[str], Any]
+Kernel = Callable[..., Any]
 
 
 class Known(np.ndarray[Any, Any]):
@@ -31,6 +32,17 @@ class Known(np.ndarray[Any, Any]):
 
 
 _numbers = itertools.count()
+
+
+def as_given(*numbers: int) -> Callable[[Kernel], Kernel]:
+    """For the function of an op: its operands of these numbers may be on the host, as they come, where it can look at
+    them."""
+
+    def mark(function: Kernel) -> Kernel:
+        function.as_given = numbers  # type: ignore[attr-defined]
+        return function
+
+    return mark
 
 
 class Slot(NamedTuple):

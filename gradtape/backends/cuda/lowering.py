@@ -113,7 +113,8 @@ class Lowering:
 
     def _by_name(self, step: Step) -> Kernel:
         cuda, params, found = self.cuda, step.params, self._found(step.op)
-        return lambda *arrays: found(cuda, *[cuda.array(a) for a in arrays], **params)
+        stay = getattr(found, "as_given", ())
+        return lambda *arrays: found(cuda, *[a if k in stay else cuda.array(a) for k, a in enumerate(arrays)], **params)
 
     def _found(self, op: Op) -> Callable[..., Any]:
         found = self.ops.get(op.name)

@@ -9,10 +9,11 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from gradtape.backends.cuda.device import Cuda
+from gradtape.backends.cuda.device import Cuda, as_given
 from gradtape.ir.dtypes import int64, of_numpy
 from gradtape.kernels import cuda_moves
 from gradtape.kernels.cuda_moves import Line
+from gradtape.ops.indexing import checked
 from gradtape.ops.layout import slices
 
 Array = Any
@@ -92,10 +93,18 @@ def concat(cuda: Cuda, *parts: Array, axis: int) -> Array:
 # ------------------------------------------------------------------ positions
 
 
+def on_device(cuda: Cuda, indices: Array, size: int) -> Array:
+    """Positions on the device.
+
+    Raises:
+      InvalidArgumentError: positions that are on the host and do not exist."""
+    return indices if cuda.owns(indices) else cuda.array(checked(indices, size))
+
+
+@as_given(1)
 def gather(cuda: Cuda, x: Array, indices: Array, axis: int, batch_dims: int) -> Array:
     """Zeros at positions that do not exist."""
-    positions = indices if cuda.owns(indices) else cuda.array(indices)
-    place = alignment(x)
+    positions, place = on_device(cuda, indices, x.shape[axis]), alignment(x)
 
     def make() -> Any:
         dims = x.shape

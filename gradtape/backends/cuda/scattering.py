@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.backends.cuda.device import Cuda, Known
-from gradtape.backends.cuda.moves import alignment
+from gradtape.backends.cuda.device import Cuda, Known, as_given
+from gradtape.backends.cuda.moves import alignment, on_device
 from gradtape.ir.dtypes import DType, of_numpy
 from gradtape.kernels import cuda_scatter
 from gradtape.kernels.cuda_scatter import Slices
@@ -24,9 +24,8 @@ Array = Any
 Sizes = tuple[int, ...]
 
 
-def sorted_keys(cuda: Cuda, indices: Array, at: Slices) -> Array:
+def sorted_keys(cuda: Cuda, positions: Array, at: Slices) -> Array:
     """The keys of positions in order; they are distinct, so that no sort needs to be stable."""
-    positions = indices if cuda.owns(indices) else cuda.array(indices)
     program = cuda.once(
         ("keys", at, positions.dtype),
         lambda: cuda.program(cuda_scatter.keys(at, of_numpy(positions.dtype)), [((at.size,), "int64")]),
@@ -50,8 +49,9 @@ def _scattered(cuda: Cuda, monoid: str, x: Array, indices: Array, out: Array, ax
     shape = out.shape
     batches, before = math.prod(shape[:batch_dims]), math.prod(shape[batch_dims:axis])
     at = Slices(batches, before, count, shape[axis], math.prod(shape[axis + 1 :]))
+    positions = on_device(cuda, indices, at.n)
     if x.size and out.size:
-        combine(cuda, monoid, out, sorted_keys(cuda, indices, at), x, at)
+        combine(cuda, monoid, out, sorted_keys(cuda, positions, at), x, at)
     return out
 
 
@@ -74,6 +74,7 @@ class RowAdder:
         return out
 
 
+@as_given(1)
 def scatter_add(cuda: Cuda, g: Array, indices: Array, shape: Sizes, axis: int, batch_dims: int) -> Array:
     return _scattered(cuda, "sum", g, indices, cuda.zeros(shape, g.dtype), axis, batch_dims)
 
@@ -88,6 +89,6 @@ def _extreme(cuda: Cuda, x: Array, indices: Array, size: int, axis: int, batch_d
 OPS: dict[str, Callable[..., Any]] = {
     "scatter_add": scatter_add,
     "scatter_rows": scatter_add,
-    "scatter_max": functools.partial(_extreme, monoid="max"),
-    "scatter_min": functools.partial(_extreme, monoid="min"),
+    "scatter_max": as_given(1)(functools.partial(_extreme, monoid="max")),
+    "scatter_min": as_given(1)(functools.partial(_extreme, monoid="min")),
 }

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gradtape.backends.cuda import moves
+from gradtape.backends.cuda import moves, scattering
 from gradtape.backends.cuda.device import Cuda
+from gradtape.ir.errors import InvalidArgumentError
 from gradtape.kernels import cuda_scatter
 from gradtape.ops.op import lookup
 from tests.backends.cuda.running import on_device, placed
@@ -106,6 +107,20 @@ def test_positions_outside_are_left_out() -> None:
     some = [x[inside], where[inside]]
     np.testing.assert_array_equal(added, wanted("scatter_add", some, shape=(4, 3), axis=0, batch_dims=0))
     np.testing.assert_array_equal(largest, wanted("scatter_max", some, size=4, axis=0, batch_dims=0))
+
+
+def test_positions_of_the_host_that_do_not_exist_are_refused() -> None:
+    """They can be looked at without waiting."""
+    x, where = drawn(4, 3), np.array([1, 4])
+    with fresh() as cuda:
+        rows = cuda.array(x)
+        for run in (
+            lambda: moves.gather(cuda, rows, where, axis=0, batch_dims=0),
+            lambda: scattering.scatter_add(cuda, rows[:2], where, shape=(4, 3), axis=0, batch_dims=0),
+            lambda: scattering.OPS["scatter_max"](cuda, rows[:2], where, size=4, axis=0, batch_dims=0),
+        ):
+            with pytest.raises(InvalidArgumentError, match=r"index 4 is not in \[0, 4\)"):
+                run()
 
 
 def test_slices_whose_beginning_is_on_the_device() -> None:
