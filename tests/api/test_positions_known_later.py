@@ -79,13 +79,15 @@ BAD = {
     "confusion_matrix": (np.array([[0, 2]]), lambda i: tf.math.confusion_matrix(i, [0, 1], 2)),
 }
 
+COUNTS = ("bincount", "confusion_matrix")  # of whole numbers, which stay on the host
+
 
 @pytest.mark.parametrize("name", BAD)
 def test_positions_that_do_not_exist_are_refused_when_they_are_known(name: str) -> None:
     ids, f = BAD[name]
     with pytest.raises(tf.errors.InvalidArgumentError):
         f(tf.constant(ids[0]))
-    if DEVICES.device is not None:  # they come to the device, where nobody waits to look at them
+    if DEVICES.device is not None and name not in COUNTS:  # on the device nobody waits to look at them
         tf.vectorized_map(f, tf.constant(ids))
         return
     with pytest.raises(tf.errors.InvalidArgumentError):
