@@ -16,6 +16,7 @@ from gradtape.kernels.cuda_spelling import MONOIDS, literal_cuda, spelled_cuda
 from gradtape.kernels.kernel import described
 
 TEMPLATES = ("functions.cuh", "teams.cuh")
+OF_COMPLEX = ("complex.cuh", "teams.cuh")
 NAMED = 4  # operations that a kernel's name has
 NOTHING: Mapping[int, str] = {}
 UNNAMED = frozenset({"read", "number", "cast", "round", "identity", "stop_gradient"})
@@ -54,7 +55,8 @@ class Body:
         values += more
         parameters = [*(p for p, _ in pointers), *(f"const {n.dtype.name} {name}" for name, n in values)]
         formula = [f"// {line}" for line in described(self.cluster)]
-        return assembled(named(self.cluster.code), formula, bounds, parameters, self.lines), (
+        templates = OF_COMPLEX if any(e.dtype.is_complex for e in self.cluster.code) else TEMPLATES
+        return assembled(named(self.cluster.code), formula, bounds, parameters, self.lines, templates), (
             *(b for _, b in pointers),
             *(n for _, n in values),
         )

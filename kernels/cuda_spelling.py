@@ -19,10 +19,13 @@ KINDS: dict[str, str] = {
     **dict.fromkeys(("add", "subtract", "multiply", "negative", "square"), "fciu"),
     **dict.fromkeys(("divide", "reciprocal", "multiply_no_nan", "divide_no_nan", "has_log", "assigned"), "fc"),
     **dict.fromkeys(("equal", "not_equal", "identity", "stop_gradient", "select"), "fciub"),
-    **dict.fromkeys(("pow", "floordiv", "floormod", "truncatediv", "truncatemod"), "fiu"),
+    **dict.fromkeys(("floordiv", "floormod", "truncatediv", "truncatemod"), "fiu"),
+    "pow": "fciu",
+    **dict.fromkeys(("exp", "expm1", "log", "log1p", "sqrt"), "fc"),
+    **{a + f + h: "fc" for a in ("", "a") for f in ("sin", "cos", "tan") for h in ("", "h")},
     **dict.fromkeys(("left_shift", "right_shift"), "iu"),
-    **dict.fromkeys(("real", "imag", "conj", "bitcast"), "fciu"),
-    "cast": "fciub",
+    **dict.fromkeys(("real", "conj", "bitcast"), "fciu"),
+    **dict.fromkeys(("imag", "cast"), "fciub"),
     "complex": "f",
     "complex_abs": "c",
     **dict.fromkeys(("lgamma", "erfinv", "erfcinv", "ndtri", "bessel_i0", "bessel_i1"), "f"),
@@ -37,8 +40,6 @@ MONOIDS = {
     "any": ("Any", "b"),
 }
 NOT_FINITE = {"inf": "highest", "-inf": "lowest", "nan": "not_a_number"}
-BYTES_ONLY = frozenset({"bitcast", "nextafter"})  # what is asked of the very bytes: not of halves in float32
-EXACT_IN_FLOAT32 = ("float32", "float16", "bfloat16", "int8", "uint8", "int16", "uint16", "bool")
 
 
 def spells_cuda(op: str, dtypes: tuple[DType, ...]) -> bool:
@@ -46,19 +47,20 @@ def spells_cuda(op: str, dtypes: tuple[DType, ...]) -> bool:
     kinds = MONOIDS[op][1] if op in MONOIDS else KINDS.get(op)
     if kinds is None or any(d.kind not in tuple("fciub") for d in dtypes):
         return False
-    if any(d.is_half for d in dtypes):
-        if op in BYTES_ONLY or any(d.is_complex for d in dtypes):
-            return False
-        if op == "cast" and dtypes[1].is_half and dtypes[0].name not in EXACT_IN_FLOAT32:
-            return False  # it would be rounded on the way
     numbers = dtypes[1:-1] if op == "select" else dtypes[:-1]
     return all(d.kind in kinds for d in numbers)
 
 
 def spelled_cuda(e: Operation, operands: Sequence[str]) -> str:
     """One scalar operation as an expression."""
-    if e.op in ("cast", "bitcast"):
-        return f"{e.op}<{e.dtype.name}>({operands[0]})"
+    if e.op == "cast" and e.leaf is not None:  # a half is made of it, which is rounded once
+        return f"rounded_to_odd({operands[0]})"
+    if e.op == "cast":
+        return f"cast<{e.dtype.name}>({operands[0]})"
+    if e.op == "bitcast":
+        return _bitcast(e, operands[0])
+    if e.op == "nextafter" and e.leaf is not None:
+        return f"nextafter_of<{e.leaf.name}>({', '.join(operands)})"
     if e.op == "round":
         return f"round_{e.leaf.name}({operands[0]})"
     if e.op == "complex":
@@ -67,6 +69,14 @@ def spelled_cuda(e: Operation, operands: Sequence[str]) -> str:
     if infix and len(operands) == 2 and e.dtype.kind in "fb":
         return f"{operands[0]} {infix} {operands[1]}"
     return f"{e.op}({', '.join(operands)})"
+
+
+def _bitcast(e: Operation, operand: str) -> str:
+    """The bits of a value; halves are float32 here."""
+    source, target = e.leaf or (None, e.dtype)
+    bits = f"narrow<{source.name}>({operand})" if source is not None and source.is_half else operand
+    text = f"bitcast<{target.name}>({bits})"
+    return f"widen({text})" if target.is_half else text
 
 
 def literal_cuda(e: Operation) -> str | None:

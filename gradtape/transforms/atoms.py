@@ -6,13 +6,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from gradtape.ir.aval import Aval
-from gradtape.ir.dtypes import DType
+from gradtape.ir.dtypes import DType, float32
+from gradtape.ir.expr import Expr, walk
 from gradtape.ir.graph import Graph, Node, Value
 from gradtape.ir.index import Index
 from gradtape.ops.composite import Composite
 from gradtape.ops.contraction import Contraction, parts
-from gradtape.ops.op import Step, constant, emit
+from gradtape.ops.op import Constant, Step, constant, emit
 from gradtape.ops.placement import Assemble, Product
 from gradtape.ops.pointwise import Pointwise, instantiate
 from gradtape.ops.reduction import Reduction
@@ -22,14 +25,30 @@ from gradtape.transforms.simplify import rebuild, rebuild_from
 Spells = Callable[[str, tuple[DType, ...]], bool]
 
 
+LONG = 300  # operations of a formula that may be more than a kernel has
+
+
 def in_atoms(graph: Graph, spells: Spells) -> Graph:
-    """The graph with formulas and compositions in place of the ops that they stand for; equal values once."""
+    """The graph with formulas and compositions in place of the ops that they stand for; equal values once. Its own
+    numbers are of their dtype; those of the formulas of halves are not, since these are computed in float32."""
 
     def rewrite(step: Step, operands: Sequence[Value]) -> Value | None:
+        if isinstance(step.op, Constant):
+            return _rounded(step)
         written = _written(step, tuple(v.aval for v in operands), spells)
         return None if written is None else rebuild_from(written, operands)[0]
 
     return rebuild(rebuild(graph, rewrite))
+
+
+def _rounded(step: Step) -> Value | None:
+    """A half in place of a number that is none."""
+    value, dtype, shape = (step.params[name] for name in ("value", "dtype", "shape"))
+    if not dtype.is_half or type(value) is not float:
+        return None
+    with np.errstate(over="ignore"):
+        half = float(dtype.numpy_dtype.type(value))
+    return None if half == value or value != value else constant(half, dtype, shape)
 
 
 def is_atom(node: Node, spells: Spells) -> bool:
@@ -79,13 +98,21 @@ def _once(step: Step, avals: tuple[Aval, ...], spells: Spells) -> Graph | None:
     if isinstance(op, Assemble) and spells("assemble", tuple(a.dtype for a in avals)):
         return _elements_placed(step.params, avals)
     if isinstance(op, Pointwise) and op.formula is not None:
-        inputs = tuple(map(Value, avals))
-        return Graph(inputs, [instantiate(op.formula, dict(zip(op.operands, inputs, strict=True)), avals[-1].dtype)])
+        return _formula(op, op.formula, tuple(map(Value, avals)))
     if isinstance(op, Composite) and not op.has_host(avals, step.params):
         return op.expand(avals, **step.params)
     if isinstance(op, Reduction) and op.body is not None:
         return op.expand(avals, **step.params)
     return None
+
+
+def _formula(op: Pointwise, formula: Expr, inputs: tuple[Value, ...]) -> Graph:
+    """A formula over operands. One that takes several kernels hands on what a half has no room for."""
+    dtype = inputs[-1].aval.dtype
+    is_wide = dtype.is_half and sum(1 for _ in walk(formula)) > LONG
+    given = [emit("cast", v, dtype=float32) if is_wide and v.aval.dtype is dtype else v for v in inputs]
+    result = instantiate(formula, dict(zip(op.operands, given, strict=True)), given[-1].aval.dtype)
+    return Graph(inputs, [emit("cast", result, dtype=dtype) if is_wide and result.aval.dtype is float32 else result])
 
 
 def products_added(subscripts: str, avals: tuple[Aval, ...]) -> Graph:

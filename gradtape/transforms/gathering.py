@@ -144,7 +144,7 @@ def _may_follow(first: float, second: float) -> bool:
 
 
 def _rounded(number: float, dtype: DType) -> float:
-    return float(dtype.numpy_dtype.type(number))
+    return float(dtype.real_dtype.numpy_dtype.type(number))
 
 
 # ------------------------------------------------------------------ code with numbers gathered

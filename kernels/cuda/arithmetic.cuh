@@ -33,6 +33,20 @@ DEVICE T lowest()
 
 // ---------------------------------------------------------------- other types
 
+// A float without its fraction. One that is too large, and NaN, is what x86 processors make of it in 32 bits, in 64 for
+// uint32 and longer ones: the smallest number, of which the last bits are taken.
+template <class T, class S>
+DEVICE T whole(S x)
+{
+    constexpr S end = S(0x1p63), short_end = S(0x1p31);
+    if constexpr (sizeof(T) < 4 || (sizeof(T) == 4 && is_signed<T>))
+        return T(x > -short_end - S(1) && x < short_end ? int32(x) : lowest<int32>());
+    if constexpr (sizeof(T) == 8 && !is_signed<T>)
+        if (x >= end)
+            return x < S(2) * end ? T(x) : T(0);
+    return T(x >= -end && x < end ? int64(x) : lowest<int64>());
+}
+
 template <class T, class S>
 DEVICE T cast(S x)
 {
@@ -40,8 +54,12 @@ DEVICE T cast(S x)
         return {cast<decltype(T::re)>(x.re), cast<decltype(T::re)>(x.im)};
     else if constexpr (is_complex<T>)
         return {cast<decltype(T::re)>(x), 0};
+    else if constexpr (is_complex<S> && is_bool<T>)
+        return x.re != 0 || x.im != 0;
     else if constexpr (is_complex<S>)
-        return sizeof(T) == sizeof(bool) && T(2) == T(1) ? T(x.re != 0 || x.im != 0) : T(x.re);
+        return cast<T>(x.re);
+    else if constexpr (is_float<S> && is_whole<T> && !is_bool<T>)
+        return whole<T>(x);
     else if constexpr (is_whole<S> && is_whole<T> && sizeof(T) > 1)
         return T(Word<T>(x));
     else

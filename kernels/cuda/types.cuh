@@ -36,6 +36,8 @@ template <> constexpr bool is_float<float64> = true;
 template <class T> constexpr bool is_complex = false;
 template <class T> constexpr bool is_complex<complex<T>> = true;
 template <class T> constexpr bool is_whole = !is_float<T> && !is_complex<T>;  // integers and bool
+template <class T> constexpr bool is_bool = false;
+template <> constexpr bool is_bool<bool> = true;
 template <class T> constexpr bool is_signed = T(-1) < T(0);
 template <> constexpr bool is_signed<complex64> = true;
 template <> constexpr bool is_signed<complex128> = true;
@@ -110,8 +112,53 @@ DEVICE float16 narrow<float16>(float32 x)
 #endif
 }
 
+// A float32 that rounds to the half that x rounds to: where it is not x itself, it is the neighbour whose last bit is 1,
+// which is no middle between two halves.
+DEVICE float32 rounded_to_odd(float32 x) { return x; }
+
+DEVICE float32 rounded_to_odd(float64 x)
+{
+    const float32 near = float32(x);
+    const uint32 bits = bitcast<uint32>(near);
+    if (float64(near) == x || x != x || bits % 2 == 1)
+        return near;
+    const bool below = x < 0 ? float64(near) > x : float64(near) < x;  // nearer to 0 than x
+    return bitcast<float32>(below ? bits + 1 : bits - 1);
+}
+
+// Of an integer the first 24 bits, the last of them set if any later one is.
+template <class T>
+DEVICE float32 rounded_to_odd(T x)
+{
+    if constexpr (is_complex<T>) {
+        return rounded_to_odd(x.re);
+    } else if constexpr (sizeof(T) < 4) {
+        return float32(x);
+    } else {
+        const bool minus = x < T(0);
+        const uint64 size = minus ? uint64(0) - uint64(x) : uint64(x);
+        const int more = size >> 24 == 0 ? 0 : 40 - ::__clzll((long long)size);
+        const uint32 first = uint32(size >> more) | uint32(size << 1 << (63 - more) != 0);
+        const float32 found = float32(first) * bitcast<float32>(uint32(127 + more) << 23);
+        return minus ? -found : found;
+    }
+}
+
 DEVICE float32 round_float16(float32 x) { return widen(narrow<float16>(x)); }
 DEVICE float32 round_bfloat16(float32 x) { return widen(narrow<bfloat16>(x)); }
+
+// The half after x on the way to y.
+template <class T>
+DEVICE float32 nextafter_of(float32 x, float32 y)
+{
+    const T h = narrow<T>(x);
+    const float32 from = widen(h), to = widen(narrow<T>(y));
+    if (from == to || from != from || to != to)
+        return from != from ? from : to;
+    if (from == 0)
+        return widen(T{uint16(to < 0 ? 0x8001 : 1)});
+    return widen(T{uint16((from < to) == (from > 0) ? h.bits + 1 : h.bits - 1)});
+}
 
 // A value as an array of `T` holds it.
 template <class T, class S> DEVICE T stored(S x) { return T(x); }

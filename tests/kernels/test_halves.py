@@ -178,8 +178,18 @@ def test_halves_in_any_layout_and_as_numbers() -> None:
 def test_constants_are_halves() -> None:
     x = Value(aval((3,), float16))
     kernel = kernel_of(Graph([x], [emit("negative", emit("multiply", x, constant(0.1, float16)))]))
-    (found,) = kernel(np.ones(3, np.float16))
-    np.testing.assert_array_equal(found, -np.full(3, np.float16(0.1)))
+    (found,) = kernel(np.full(3, 3, np.float16))
+    np.testing.assert_array_equal(found, -np.full(3, np.float16(3) * np.float16(0.1)))
+
+
+def test_numbers_of_formulas_are_not() -> None:
+    """The formula of a half is computed in float32 whole; with its numbers as halves, digamma(-0.5) is 0.038."""
+    x = Value(aval((3,), float16))
+    kernel = kernel_of(Graph([x], [emit("digamma", x)]))
+    a = np.full(3, -0.5, np.float16)
+    (found,) = kernel(a)
+    assert isinstance(kernel.native, Native)
+    np.testing.assert_array_equal(found, np.full(3, np.float16(0.03648997)))
 
 
 @pytest.mark.parametrize("half", HALVES, ids=str)

@@ -80,6 +80,7 @@ inline void sincos(double x, double* s, double* c) { *s = __builtin_sin(x); *c =
 // What the host's library lacks; see special.cpp.
 extern "C" double emulator_erfinv(double x);
 extern "C" double emulator_erfcinv(double x);
+extern "C" double emulator_normcdf(double x);
 extern "C" double emulator_normcdfinv(double x);
 extern "C" double emulator_bessel_i(int order, double x);
 extern "C" double emulator_sinpi(double x);
@@ -94,7 +95,7 @@ EMULATOR_BY_DOUBLE(rsqrt, 1.0 / __builtin_sqrt(x))
 EMULATOR_BY_DOUBLE(rcbrt, 1.0 / __builtin_cbrt(x))
 EMULATOR_BY_DOUBLE(exp10, __builtin_pow(10.0, x))
 EMULATOR_BY_DOUBLE(erfcx, __builtin_exp(x * x) * __builtin_erfc(x))
-EMULATOR_BY_DOUBLE(normcdf, 0.5 * __builtin_erfc(x * -0.70710678118654752440))
+EMULATOR_BY_DOUBLE(normcdf, emulator_normcdf(x))
 EMULATOR_BY_DOUBLE(erfinv, emulator_erfinv(x))
 EMULATOR_BY_DOUBLE(erfcinv, emulator_erfcinv(x))
 EMULATOR_BY_DOUBLE(normcdfinv, emulator_normcdfinv(x))

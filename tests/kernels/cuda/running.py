@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from gradtape.ir.cluster import Cluster
 from gradtape.ir.graph import Graph
 from gradtape.kernels.cuda_launch import Buffer, CudaProgram, Number
 from gradtape.kernels.cuda_render import TEMPLATES, render_cuda
+from gradtape.transforms.fuse import fused_nodes
 from tests.cuda_emulator.device import Device
 from tests.op_table.running import results_of
 
@@ -30,6 +31,10 @@ class Emulated:
         texts = dict.fromkeys(t for p in programs for t in p.texts)
         module = self.device.module("\n".join(texts), headers=HEADERS)
         self.functions.update((name, module.get_function(name)) for name in module.source.kernels)
+
+    def compile_all(self, graphs: Iterable[Graph]) -> None:
+        """The kernels of graphs, in one call of the compiler."""
+        self.compile([rendered(n.step.params["cluster"]) for g in graphs for n in fused_nodes(g)])
 
     def run(
         self, program: CudaProgram, arrays: Sequence[Any], outputs: Sequence[tuple[Any, Any]], offset: int = 0

@@ -86,6 +86,6 @@ def _applied(op: Pointwise, x: Value, y: Value) -> Value:
     """The op of two operands (or of one, or with a mask), in their dtype."""
     numbers = [x, y] if len(op.operands) > 1 else [x]
     if op.condition:
-        numbers = [emit("greater", x, y), x, y]
+        numbers = [emit("not_equal", x, y), x, y]
     result = apply(op.bind(**op.samples[0].params), numbers)[0]
     return result if result.aval.dtype is x.aval.dtype else emit("cast", result, dtype=x.aval.dtype)

@@ -8,9 +8,24 @@ from collections.abc import Iterable
 
 import pytest
 
-from gradtape.ir.dtypes import DType, bfloat16, complex64, float16, float32, float64, int8, int64, uint32
-from gradtape.ir.graph import Graph
+from gradtape.ir.aval import aval
+from gradtape.ir.dtypes import (
+    ALL,
+    DType,
+    bfloat16,
+    complex64,
+    complex128,
+    float16,
+    float32,
+    float64,
+    int8,
+    int16,
+    int64,
+    uint32,
+)
+from gradtape.ir.graph import Graph, Value
 from gradtape.kernels.cuda_spelling import spells_cuda
+from gradtape.ops.op import emit
 from gradtape.transforms.differentiate import vjp
 from gradtape.transforms.fuse import fuse
 from tests.kernels.cuda.running import rendered
@@ -66,6 +81,11 @@ def test_every_derivative_and_precision(architecture: int) -> None:
     checked([vjp(joint(float32)), joint(float64)], architecture)
 
 
+@pytest.mark.parametrize("architecture", nvrtc.ARCHITECTURES)
+def test_every_function_of_complex_numbers(architecture: int) -> None:
+    checked([joint(complex64), joint(complex128)], architecture)
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_layouts(layout: str) -> None:
     names = OF_HALVES | {"square", "sigmoid"}
@@ -76,7 +96,21 @@ def test_layouts(layout: str) -> None:
 def test_other_numbers(dtype: DType) -> None:
     ops = [op for op in held() if op.kind == "reduction" and dtype.kind in op.accepts]
     sums = [e.graph for op in ops for e in entries(op) if e.graph.inputs[0].aval.dtype is dtype]
-    checked([joint(dtype, names=None if dtype.is_integer else frozenset({"multiply", "divide", "real"})), *sums], 90)
+    casts = [cast_to(d, dtype) for d in ALL if d.kind != "s" and d is not dtype]
+    checked([joint(dtype, names=None if dtype.is_integer else frozenset({"divide"})), *sums, *casts], 90)
+
+
+def cast_to(source: DType, dtype: DType) -> Graph:
+    x = Value(aval((64, 48), source))
+    return Graph([x], [emit("cast", x, dtype=dtype)])
+
+
+@pytest.mark.parametrize("dtype", [float16, bfloat16], ids=str)
+def test_halves_of_other_numbers(dtype: DType) -> None:
+    others = [d for d in ALL if d.kind != "s" and d is not dtype]
+    x, y = Value(aval((64, 48), dtype)), Value(aval((64, 48), int16))
+    bits = [emit("nextafter", x, emit("bitcast", y, dtype=dtype)), emit("bitcast", emit("negative", x), dtype=int16)]
+    checked([*(cast_to(d, dtype) for d in others), *(cast_to(dtype, d) for d in others), Graph([x, y], bits)], 90)
 
 
 # ------------------------------------------------------------------ packs

@@ -58,10 +58,6 @@ def assert_near(found: Any, wanted: Any, about: object, ulps: float = ULPS) -> N
     np.testing.assert_allclose(a, b, rtol=ulps * eps, atol=ulps * eps * scale, err_msg=str(about))
 
 
-def compiled_at_once(emulated: Emulated, fused: Sequence[Graph]) -> None:
-    emulated.compile([rendered(n.step.params["cluster"]) for g in fused for n in kernels(g)])
-
-
 def compare(emulated: Emulated, graph: Graph, arrays: Sequence[Any], about: object, ulps: float = ULPS) -> None:
     with np.errstate(all="ignore"):
         wanted = node_by_node(graph, arrays)
@@ -88,7 +84,7 @@ def test_every_op_of_the_table(emulated: Emulated, group: int) -> None:
     """Each op in each dtype, and its derivatives, as kernels of their own."""
     ops: list[Op] = held()[group::GROUPS]
     found = [(e, e.fused) for op in ops for e in entries(op) if not refused(e)]
-    compiled_at_once(emulated, [g for _, g in found])
+    emulated.compile_all([g for _, g in found])
     ran = 0
     for entry, fused in found:
         with np.errstate(all="ignore"):
@@ -141,7 +137,7 @@ SHAPES = ((37, 29), (300, 64), (60, 1000), (700, 12), (12, 5000), (3, 20_000), (
 def test_rows_and_columns_of_all_sizes(emulated: Emulated, shape: tuple[int, ...]) -> None:
     """Threads, parts of warps, warps and blocks that share a row or a column, on the chip and read again."""
     made = wide(shape)
-    compiled_at_once(emulated, [fuse(g, spells_cuda) for g in made.values()])
+    emulated.compile_all([fuse(g, spells_cuda) for g in made.values()])
     for name, graph in made.items():
         compare(emulated, graph, drawn(graph), (name, shape))
 
@@ -253,7 +249,7 @@ def test_random_graphs_bit_for_bit(ways: str, drawn_graphs: list[tuple[Graph, li
             patch.setattr(module, name, value)
         emulated = Emulated(seed=len(drawn_graphs[0][1]))
         fused = [fuse(graph, spells_cuda, 1, siblings=True) for graph, _ in drawn_graphs]
-        compiled_at_once(emulated, fused)
+        emulated.compile_all(fused)
         for (graph, arrays), kernel in zip(drawn_graphs, fused, strict=True):
             with np.errstate(all="ignore"):
                 wanted, found = node_by_node(graph, arrays), emulated.graph(kernel, arrays)
