@@ -1,0 +1,224 @@
+"""Dockerfiles without Docker: their instructions, read from the file, performed in a folder.
+
+A container's `/opt/venv` is ROOT/opt/venv here, in commands, paths and variables alike; what the system has (`/bin`,
+`/usr`, ...) stays where it is. Each stage begins with an empty ROOT, which has the same name in all of them, so that
+environments that are copied from stage to stage find themselves. The base image is an environment made anew.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+SYSTEM = {"bin", "sbin", "usr", "lib", "lib64", "etc", "dev", "proc", "tmp", "var"}
+ABSOLUTE = re.compile(r"(?<![\w./:}~-])/([a-z]\w*)|(?<=[:])/([a-z]\w*)")
+KEPT = ("PIP_", "SSL_", "REQUESTS_")  # variables that say where pip finds packages
+OPTION = re.compile(r"--(\w+)=(\S+)\s+")
+
+
+class Instruction(NamedTuple):
+    """One instruction: its word, and the rest of its lines as one."""
+
+    word: str
+    rest: str
+
+
+def instructions(text: str) -> list[Instruction]:
+    """The instructions of a Dockerfile."""
+    joined = re.sub(r"\\\n", " ", re.sub(r"^\s*#.*\n", "", text, flags=re.MULTILINE))
+    lines = [line.strip() for line in joined.splitlines() if line.strip()]
+    return [Instruction(*line.split(None, 1)) for line in lines]  # type: ignore[arg-type]
+
+
+def command(rest: str) -> list[str] | None:
+    """The words of an instruction in exec form; None for one in shell form."""
+    found = json.loads(rest) if rest.startswith("[") else None
+    return None if found is None else [str(word) for word in found]
+
+
+class Failed(AssertionError):
+    """A command ended with another status than 0."""
+
+
+class Machine:
+    """The folders that stand for a container, and what its instructions said so far."""
+
+    def __init__(self, folder: Path, context: Path) -> None:
+        self.context, self.root, self.earlier = context, folder / "root", folder / "earlier"
+        self.base, self.nobody, self.wheels = folder / "base", folder / "empty home", folder / "wheels"
+        self.nobody.mkdir(parents=True)
+        run([sys.executable, "-m", "venv", self.base], {}, folder)
+        useradd = self.base / "bin" / "useradd"  # adding users is the host's business: their home is made
+        useradd.write_text('#!/bin/sh\nwhile [ "$1" != --home-dir ]; do shift; done\nmkdir -p "$2"\n')
+        useradd.chmod(0o755)
+        self.given: dict[str, str] = {}
+        self.extra: dict[str, str] = {}
+        self.for_installs: dict[str, str] = {}
+
+    def start(self) -> None:
+        """A new stage, of the base image."""
+        self.environment = {
+            **{
+                k: v
+                for k, v in os.environ.items()
+                if k.startswith(("PIP_", "SSL_", "REQUESTS_")) or "proxy" in k.lower()
+            },
+            "PATH": f"{self.base}/bin:/usr/local/bin:/usr/bin:/bin",
+            "HOME": str(self.nobody),
+        }
+        self.arguments: dict[str, str] = {}
+        self.folder, self.entry, self.words = self.root, [], []
+        self.health: list[str] = []
+        self.home = self.nobody
+        self.root.mkdir()
+
+    def perform(
+        self,
+        text: str,
+        arguments: Mapping[str, str] | None = None,
+        extra: Mapping[str, str] | None = None,
+        for_installs: Mapping[str, str] | None = None,
+    ) -> None:
+        """All instructions of a Dockerfile.
+
+        Args:
+          text: of the file.
+          arguments: build arguments, as `docker build --build-arg` takes them.
+          extra: variables that commands of RUN see besides.
+          for_installs: more of them, for those that install packages.
+        """
+        self.given, self.extra, self.for_installs = dict(arguments or {}), dict(extra or {}), dict(for_installs or {})
+        for old in (self.root, self.earlier):
+            shutil.rmtree(old, ignore_errors=True)
+        self.start()
+        for word, rest in instructions(text):
+            INSTRUCTIONS[word](self, rest)
+
+    def moved(self, text: str) -> str:
+        """A text with the container's paths as they are here."""
+        return ABSOLUTE.sub(lambda m: m[0] if (m[1] or m[2]) in SYSTEM else f"{self.root}/{m[1] or m[2]}", text)
+
+    def filled(self, text: str) -> str:
+        """A text with variables in it replaced."""
+        known = {**self.arguments, **self.environment}
+        return re.sub(r"\$\{?(\w+)\}?", lambda m: known[m[1]], text)
+
+    def place(self, path: str) -> Path:
+        """Where a path of the container is."""
+        return self.folder / self.moved(path)
+
+    # ------------------------------------------------------------------ instructions
+
+    def do_from(self, rest: str) -> None:
+        assert rest.split()[0] == "python:3.12-slim", "the base image here stands for another one"
+        if any(self.root.iterdir()):
+            self.root.rename(self.earlier)
+            self.start()
+
+    def do_arg(self, rest: str) -> None:
+        name, default = rest.split("=")
+        self.arguments[name] = self.given.get(name, default)
+
+    def do_env(self, rest: str) -> None:
+        for name, value in (pair.split("=", 1) for pair in rest.split()):
+            self.environment[name] = self.filled(self.moved(value))
+
+    def do_workdir(self, rest: str) -> None:
+        self.folder = self.place(rest)
+        self.folder.mkdir(parents=True, exist_ok=True)
+
+    def do_copy(self, rest: str) -> None:
+        options = dict(OPTION.findall(rest))
+        *sources, target = OPTION.sub("", rest).split()
+        whole = target.endswith("/")
+        for source in sources:
+            destination = self.place(target) / Path(source).name if whole else self.place(target)
+            destination.parent.mkdir(parents=True, exist_ok=True)
+            if "from" in options:
+                (self.earlier / source.lstrip("/")).rename(destination)
+                continue
+            found = self.context / source
+            if found.is_dir():
+                ignored = shutil.ignore_patterns("__pycache__", "*.egg-info")
+                shutil.copytree(found, destination, symlinks=True, ignore=ignored)
+            else:
+                shutil.copy(found, destination)
+
+    def do_run(self, rest: str) -> None:
+        home = re.search(r"--home-dir (\S+)", rest)
+        if home is not None:
+            self.home = self.place(home[1])
+        if rest.startswith("pip wheel") and self.wheels.exists():  # as Docker does: equal steps are taken once
+            shutil.copytree(self.wheels, self.root / "wheels")
+            return
+        more = self.for_installs if re.search(r"pip .*install", rest) else {}
+        shell = ["/bin/sh", "-c", self.moved(rest)]
+        run(command(rest) or shell, {**self.arguments, **self.environment, **self.extra, **more}, self.folder)
+        if rest.startswith("pip wheel"):
+            shutil.copytree(self.root / "wheels", self.wheels)
+
+    def do_user(self, rest: str) -> None:
+        """From here on the home is the user's; commands run as who runs the tests, as only root may change that."""
+        assert rest.isdigit(), "a number is known on every host"
+        self.environment["HOME"] = str(self.home)
+
+    def do_healthcheck(self, rest: str) -> None:
+        words = command(OPTION.sub("", rest).removeprefix("CMD "))
+        assert words is not None, "a healthcheck in exec form starts no shell every minute"
+        self.health = words
+
+    def do_entrypoint(self, rest: str) -> None:
+        self.entry = [self.moved(word) for word in command(rest) or []]
+
+    def do_cmd(self, rest: str) -> None:
+        self.words = command(rest) or []
+
+    # ------------------------------------------------------------------ what users do
+
+    def started(self, *words: str, status: int = 0, **variables: str) -> str:
+        """What `docker run IMAGE WORDS` prints, with its errors."""
+        return self.called([*self.entry, *(words or self.words)], status, **variables)
+
+    def called(self, words: Sequence[str], status: int = 0, **variables: str) -> str:
+        """What a command in the container prints, with its errors."""
+        return run(words, {**self.environment, **variables}, self.folder, status)
+
+
+INSTRUCTIONS = {
+    "ARG": Machine.do_arg,
+    "CMD": Machine.do_cmd,
+    "COPY": Machine.do_copy,
+    "ENTRYPOINT": Machine.do_entrypoint,
+    "ENV": Machine.do_env,
+    "FROM": Machine.do_from,
+    "HEALTHCHECK": Machine.do_healthcheck,
+    "RUN": Machine.do_run,
+    "USER": Machine.do_user,
+    "WORKDIR": Machine.do_workdir,
+}
+
+
+def run(words: Sequence[str | Path], environment: Mapping[str, str], folder: Path, status: int = 0) -> str:
+    """Run a command and return what it printed; that is the failure's message too."""
+    path = environment.get("PATH", os.environ["PATH"])
+    program = shutil.which(str(words[0]), path=path)
+    assert program is not None, f"there is no `{words[0]}` in {path}"
+    done = subprocess.run(
+        [program, *map(str, words[1:])],
+        cwd=folder,
+        env={"PATH": path, **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    if done.returncode != status:
+        raise Failed(f"{' '.join(map(str, words))}: exit status {done.returncode}\n{done.stdout}")
+    return done.stdout
