@@ -239,6 +239,7 @@ from gradtape.runtime.plans import JacobianPlan
 from gradtape.runtime.structured import Jacobian
 from gradtape.runtime.tensor import Tensor
 from gradtape.runtime.variable import Variable
+from gradtape.saving import saved_model
 from gradtape.tape import GradientTape
 from gradtape.tracing.signatures import TensorSpec
 from gradtape.version import __version__
@@ -411,6 +412,7 @@ __all__ = [
     "roll",
     "round",
     "saturate_cast",
+    "saved_model",
     "scalar_mul",
     "scan",
     "scatter_nd",

@@ -127,8 +127,16 @@ class Function:
 
     def _in_scope(self) -> Function:
         """The function with traces of its own for the gradients that built-in ops have now."""
-        scope, owner = replaced_gradients(), self.owner and self.owner()
-        return self._scoped.find(scope, lambda: Function(self.python, self.options, owner, scope))
+        scope = replaced_gradients()
+        return self._scoped.find(scope, lambda: self._again(scope))
+
+    def _again(self, scope: Any) -> Function:
+        """The function without traces, for other gradients of built-in ops."""
+        return Function(self.python, self.options, self.owner and self.owner(), scope)
+
+    def concrete_functions(self) -> list[ConcreteFunction]:
+        """The traces that there are, in the order in which they were made."""
+        return list({id(c): c for c in self._traces.values()}.values())
 
     def experimental_get_tracing_count(self) -> int:
         """How often Python was traced."""
@@ -171,7 +179,7 @@ class Function:
         trace = self._trace(avals, leaves, spec, "" if first else NOT_FIRST)
         if trace.created:
             trace = self._trace(avals, leaves, spec, NOT_ONCE)
-        return ConcreteFunction(self.name, leaves, spec, trace)
+        return ConcreteFunction(self.name, leaves, spec, trace, list(self.signature.parameters))
 
     def _trace(self, avals: Sequence[Aval], leaves: Sequence[Any], spec: Any, creates_no_more: str) -> Any:
         self._count += 1

@@ -1,6 +1,7 @@
 """`tf.errors`. Floor: api."""
 
 from gradtape.ir.errors import (
+    DataLossError,
     FailedPreconditionError,
     InvalidArgumentError,
     NotFoundError,
@@ -12,6 +13,7 @@ from gradtape.ir.errors import (
 )
 
 __all__ = [
+    "DataLossError",
     "FailedPreconditionError",
     "InvalidArgumentError",
     "NotFoundError",

@@ -74,6 +74,13 @@ class Generator:
         """A generator with a state that nobody can know before."""
         return cls(state=_state(0, secrets.randbits(64)), alg=PHILOX if alg is None else alg)
 
+    @classmethod
+    def of_variable(cls, state: Variable) -> Generator:
+        """A generator whose state is in a variable that is there already."""
+        made = cls(state=state, alg=PHILOX)
+        made._state = state
+        return made
+
     # ------------------------------------------------------------------ state
 
     @property

@@ -39,11 +39,20 @@ class Seeds:
         of its next draw in each call."""
         if function_tracer() is None:
             return self.drawn_next(function, seed)
-        sequence = None if seed is None else (function, int(seed))
-        stream = self.streams.get(sequence)
-        if stream is None:
-            stream = self.streams.setdefault(sequence, Stream(functools.partial(self.drawn_next, function, seed)))
-        return stream.next()
+        return self.stream(None if seed is None else (function, int(seed))).next()
+
+    def stream(self, sequence: tuple[str, int] | None) -> Stream:
+        """The stream of a sequence in traced functions."""
+        found = self.streams.get(sequence)
+        if found is None:
+            function, seed = ("", None) if sequence is None else sequence
+            fresh = Stream(functools.partial(self.drawn_next, function, seed))
+            found = self.streams.setdefault(sequence, fresh)
+        return found
+
+    def sequence_of(self, stream: Stream) -> tuple[str, int] | None:
+        """The sequence that a stream is of."""
+        return next(k for k, s in self.streams.items() if s is stream)
 
     def drawn_next(self, function: str, seed: int | None) -> Source:
         """The source of the next draw outside of traced functions, and that of a call of one."""

@@ -18,7 +18,7 @@ from gradtape.backends.program import compile_graph
 from gradtape.ir.aval import Aval, aval_of
 from gradtape.ir.graph import Graph
 from gradtape.ops.assembling import assembler
-from gradtape.ops.call import Call, Ruled
+from gradtape.ops.call import UNKNOWN_RULE, Call, Ruled, UnknownRule
 from gradtape.ops.composite import Composite
 from gradtape.ops.contraction import Contraction
 from gradtape.ops.control import Checkpoint, Cond, EmptyStack, Scan, StackSum, While
@@ -182,6 +182,13 @@ def _ruled(step: Step) -> Kernel:
     return (lambda x, *others: x) if count == 1 else (lambda *arrays: arrays[:count])
 
 
+def _unknown(step: Step) -> Kernel:
+    def refuse(*arrays: Any) -> Any:
+        raise UNKNOWN_RULE.error(step)
+
+    return refuse
+
+
 def _fused(step: Step) -> Kernel:
     return FusedKernel(step, compile_graph(step.params["graph"], lower))
 
@@ -225,6 +232,7 @@ RULES: dict[type, Callable[[Step], Kernel]] = {
     EmptyStack: lambda step: control.Stack,
     Host: lambda step: step.params["function"],
     Ruled: _ruled,
+    UnknownRule: _unknown,
     Assemble: _assemble,
     Fused: _fused,
     Tiles: _tiles,

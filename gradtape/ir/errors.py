@@ -34,6 +34,10 @@ class ResourceExhaustedError(OpError):
     """Memory ran out; the message says how much was asked for and how much was there."""
 
 
+class DataLossError(OpError):
+    """A file is damaged or cut off: what was written cannot be read back."""
+
+
 class FailedPreconditionError(OpError):
     """The system is not in the state that the operation needs."""
 

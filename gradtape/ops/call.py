@@ -172,3 +172,35 @@ def ruled_step(
     """A step of `RULED`; like that of a call it is made once per graph."""
     params = {"results": results, "rule": rule, "answers": answers, "linear": linear, "name": name}
     return Step(RULED, params | {"forwards": forwards})
+
+
+class UnknownRule(Op):
+    """A rule that this process knows by its `name` only; values are computed without it, and whoever asks for the
+    gradient is told. Parameters besides: `results`, the avals of its answers."""
+
+    kind = "unknown"
+
+    def infer(self, avals: tuple[Aval, ...], **params: Any) -> tuple[Aval, ...]:
+        results: tuple[Aval, ...] = params["results"]
+        return results
+
+    def vjp(self, node: Node, cotangents: list[Value | None], wanted: list[bool]) -> list[Value | None]:
+        raise self.error(node.step)
+
+    def error(self, step: Step) -> LookupError:
+        """What is raised in the place of a gradient."""
+        name = step.params["name"]
+        return LookupError(
+            f"No gradient defined for operation '{name}': the gradient registry has no entry for it. The model was "
+            "saved without its custom gradients, in another process. Save it with "
+            "`tf.saved_model.SaveOptions(experimental_custom_gradients=True)`."
+        )
+
+
+UNKNOWN_RULE = UnknownRule("unknown_rule", doc="A rule that is known by name only.")
+
+
+def unknown_rule(name: str, inputs: Sequence[Aval], outputs: Sequence[Aval]) -> Graph:
+    """The graph of such a rule."""
+    given = [Value(a) for a in inputs]
+    return Graph(given, apply(UNKNOWN_RULE.bind(name=name, results=tuple(outputs)), given))

@@ -204,8 +204,12 @@ def while_loop(
 
 def zeros_of(t: Tensor) -> Tensor:
     """What stands for a tensor that is not there yet."""
-    dims = t._aval.dims
-    array = np.zeros(dims, t._aval.dtype.numpy_dtype)
+    return zeros_of_aval(t._aval)
+
+
+def zeros_of_aval(a: Aval) -> Tensor:
+    """Zeros of a shape and dtype."""
+    array = np.zeros(a.dims, a.dtype.numpy_dtype)
     return from_array(array)
 
 

@@ -35,6 +35,7 @@ class Tracer:
         self.inputs = [Value(a) for a in inputs]
         self.symbols = [self.symbol(v) for v in self.inputs]
         self.captured: dict[int, tuple[Tensor, Value]] = {}  # by id of the tensor
+        self.lifted: dict[int, Value] = {}  # tensors with a value whose making is part of the graph all the same, by id
         # whether anybody may ask for derivatives of the graph
         self.differentiable: bool = bool(STATE.recorders) or any(t.differentiable for t in STATE.tracers)
 
@@ -50,6 +51,8 @@ class Tracer:
         if isinstance(t, SymbolicTensor) and t._tracer is self:
             value: Value = t._value
             return value
+        if t._id in self.lifted:
+            return self.lifted[t._id]
         found = self.captured.get(t._id)
         if found is None:
             found = self.captured[t._id] = (t, Value(t._aval))

@@ -90,6 +90,13 @@ class Variable(Operators):
         self.constraint = constraint
         self._snapshot = _copied(tensor)
 
+    @classmethod
+    def of_array(cls, array: Any, of: Aval, trainable: bool, name: str) -> Variable:
+        """A variable with the array itself as its first value, which nobody changes; updates make another one."""
+        made = cls(np.empty(0), trainable, name=name)
+        made._aval, made._snapshot = of, wrap(array if of.shape else array[()], of)
+        return made
+
     # ------------------------------------------------------------------ reading
 
     def read(self) -> Tensor:

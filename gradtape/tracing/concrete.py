@@ -146,10 +146,11 @@ def _assign(state: Any, new: Tensor) -> None:
 class ConcreteFunction:
     """A traced function for arguments of one signature; it is called with the tensors among them."""
 
-    def __init__(self, name: str, leaves: Sequence[Any], spec: Any, trace: Any) -> None:
+    def __init__(self, name: str, leaves: Sequence[Any], spec: Any, trace: Any, names: Sequence[str] = ()) -> None:
         self.name, self.spec, self.trace = name, spec, trace
+        self.names = tuple(names)  # of the positional parameters
         self.places = tensor_places(leaves)
-        self.leaves = [x if i not in self.places else TensorSpec(x.shape, x.dtype) for i, x in enumerate(leaves)]
+        self.leaves = [_spec_of(x) if i in self.places else x for i, x in enumerate(leaves)]
 
     def run(self, leaves: Sequence[Any]) -> Any:
         """The results for these leaves of all arguments."""
@@ -183,6 +184,11 @@ class ConcreteFunction:
         return optree.tree_unflatten(self.spec, self.leaves)
 
     @property
+    def tensor_specs(self) -> list[TensorSpec]:
+        """What the tensors among the arguments must be."""
+        return [self.leaves[i] for i in self.places]
+
+    @property
     def graph(self) -> Graph:
         """The graph that a call runs."""
         found: Graph = self.trace.compiled.graph
@@ -205,6 +211,10 @@ class ConcreteFunction:
 
     def __repr__(self) -> str:
         return f"<concrete function {self.name}>"
+
+
+def _spec_of(x: Any) -> TensorSpec:
+    return x if isinstance(x, TensorSpec) else TensorSpec(x.shape, x.dtype)
 
 
 def tensor_places(leaves: Sequence[Any]) -> list[int]:

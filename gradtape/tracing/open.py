@@ -323,15 +323,16 @@ class OpenTrace:
         with TRACING:
             return self.made.find(avals, lambda: self._again(avals, examples))
 
-    def _again(self, avals: tuple[Aval, ...], examples: Sequence[Tensor]) -> Trace:
-        def python(tensors: list[Tensor]) -> Any:
-            held, self.tracer.world = self.tracer.world, World()
-            try:
-                return self.block.run(self.tracer.world, ((tensors,), {}))
-            finally:
-                self.tracer.world = held
+    def python(self, tensors: list[Tensor]) -> Any:
+        """What Python did, done again."""
+        held, self.tracer.world = self.tracer.world, World()
+        try:
+            return self.block.run(self.tracer.world, ((tensors,), {}))
+        finally:
+            self.tracer.world = held
 
-        return Trace(python, avals, NO_MORE, examples)
+    def _again(self, avals: tuple[Aval, ...], examples: Sequence[Tensor]) -> Trace:
+        return Trace(self.python, avals, NO_MORE, examples)
 
     def run(self, tensors: Sequence[Tensor]) -> Any:
         """The results for tensors of any shapes that fit."""

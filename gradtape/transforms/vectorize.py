@@ -11,7 +11,7 @@ from gradtape.ir.dtypes import DType
 from gradtape.ir.errors import NotVectorizable
 from gradtape.ir.graph import Graph, Node, Value
 from gradtape.ir.index import Index
-from gradtape.ops.call import Call, Ruled, ruled_step
+from gradtape.ops.call import UNKNOWN_RULE, Call, Ruled, UnknownRule, ruled_step
 from gradtape.ops.composite import Composite
 from gradtape.ops.contraction import Contraction
 from gradtape.ops.control import Checkpoint, Cond, Scan, StackSum, While
@@ -152,6 +152,10 @@ def _ruled(b: Builder, node: Node, operands: list[Item]) -> Sequence[Item]:
     return [free(b, v, rows) for v in b.apply(step, [dense(b, x) if isinstance(x, Rows) else x for x in operands])]
 
 
+def _unknown(b: Builder, node: Node, operands: list[Item]) -> Sequence[Item]:
+    raise UNKNOWN_RULE.error(node.step)
+
+
 def _of_all_rows(rule: Graph, read: Sequence[Item], answered: Sequence[Item], rows: tuple[int, ...]) -> Graph:
     """A rule's graph for all rows: cotangents of what is one for all of them are summed."""
     b = Builder()
@@ -214,6 +218,7 @@ RULES: dict[type, Rule] = {
     Scan: functools.partial(control.loop, vectorized),
     StackSum: control.added_stacks,
     Ruled: _ruled,
+    UnknownRule: _unknown,
     Assemble: _assemble,
 }
 

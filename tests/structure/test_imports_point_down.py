@@ -26,6 +26,7 @@ FLOORS: list[set[str]] = [
     | {"gradients", "recomputation", "explanations", "evidence", "endings"},
     {"api"},
     {"keras"},
+    {"saving"},
     {"__init__", "cli", "doctor", "__main__"},
 ]
 RANK = {name: rank for rank, names in enumerate(FLOORS) for name in names}

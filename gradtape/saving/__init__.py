@@ -1,0 +1,1 @@
+"""Saved models and checkpoints: graphs as JSON, weights as safetensors. Floor: saving."""

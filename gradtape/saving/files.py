@@ -1,0 +1,108 @@
+"""Files that are there whole or not at all, and JSON that says when it was changed. Floor: saving.
+
+A file is written under another name, brought to the disk, and given its name last. What consists of several files has
+one that names the others, under names never used before; it comes last, and what nothing names is swept away."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import secrets
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, BinaryIO
+
+from gradtape.saving.damage import Damaged, fields
+from gradtape.version import __version__
+
+MAX_JSON = 1 << 31  # bytes
+PART = ".part"  # at the end of names of files that are being written
+
+
+@contextlib.contextmanager
+def whole(path: str) -> Iterator[BinaryIO]:
+    """A file that gets its name when the block ends well, and is gone when it does not."""
+    part = f"{path}.{secrets.token_hex(4)}{PART}"
+    try:
+        with open(part, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, path)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(part)
+        raise
+    _settle(os.path.dirname(path) or ".")
+
+
+def _settle(folder: str) -> None:
+    """Bring the names in a folder to the disk."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def sweep(folder: str, is_ours: Callable[[str], bool], kept: Iterable[str]) -> None:
+    """Remove files that a save left behind: those of ours but the ones that are named."""
+    wanted = set(kept)
+    for name in os.listdir(folder):
+        if name not in wanted and is_ours(name):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(os.path.join(folder, name))
+
+
+def sealed(kind: str, version: int, content: Any) -> bytes:
+    """Content as JSON, with what it is and a digest."""
+    try:
+        text = _dumped(content)
+    except RecursionError:
+        raise ValueError("What is to be saved is nested too deeply for any file.") from None
+    head = {"format": f"gradtape {kind}", "version": version, "written_by": __version__, "sha256": _digest(text)}
+    return f'{_dumped(head)[:-1]},"content":{text}}}\n'.encode()
+
+
+def opened(path: str, kind: str, version: int) -> Any:
+    """The content of a sealed file.
+
+    Raises:
+      Damaged: it is none, was changed, or was written by a later version.
+    """
+    size = os.path.getsize(path)
+    if size > MAX_JSON:
+        raise Damaged(f"{size} bytes of JSON are more than any file of ours has")
+    with open(path, "rb") as file:
+        whole = json.loads(file.read().decode(), parse_constant=_refused, object_pairs_hook=_object)
+    if not isinstance(whole, dict) or whole.get("format") != f"gradtape {kind}":
+        raise Damaged(f"it does not say that it is a gradtape {kind}")
+    if type(whole.get("version")) is not int or not 1 <= whole["version"] <= version:
+        raise Damaged(
+            f"it is of version {whole.get('version')!r}, and gradtape {__version__} reads versions 1 to {version}. Install "
+            f"the gradtape that wrote it ({str(whole.get('written_by'))[:40]}) or a later one"
+        )
+    _, _, _, digest, content = fields(whole, "format", "version", "written_by", "sha256", "content")
+    if digest != _digest(_dumped(content)):
+        raise Damaged("its digest is another one: it was changed after it was written")
+    return content
+
+
+def _dumped(content: Any) -> str:
+    return json.dumps(content, separators=(",", ":"), allow_nan=False, ensure_ascii=True)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _refused(text: str) -> Any:
+    raise Damaged(f"{text} is no JSON")
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise Damaged("a name stands twice in an object")
+    return found

@@ -1,0 +1,121 @@
+"""Arrays in safetensors files: written from where they are, read by mapping the file. Floor: saving.
+
+A file is eight bytes that say how long its header is, the header in JSON (dtype, shape and place of each array), then
+the arrays, those of the widest dtypes first so that each is aligned. What the format has no dtype for is said in the
+header's metadata: complex numbers of 128 bits are pairs of float64 there."""
+
+from __future__ import annotations
+
+import json
+import math
+import mmap
+import os
+from collections.abc import Mapping
+from typing import Any, BinaryIO
+
+import numpy as np
+import safetensors
+
+from gradtape.ir.dtypes import DType, as_dtype, float64
+from gradtape.saving.damage import Damaged
+from gradtape.saving.values import dims_of
+
+CODES = {
+    "bool": "BOOL",
+    "uint8": "U8",
+    "int8": "I8",
+    "uint16": "U16",
+    "int16": "I16",
+    "float16": "F16",
+    "bfloat16": "BF16",
+    "uint32": "U32",
+    "int32": "I32",
+    "float32": "F32",
+    "uint64": "U64",
+    "int64": "I64",
+    "float64": "F64",
+    "complex64": "C64",
+}
+NAMES = {code: name for name, code in CODES.items()}
+PAIRS = "complex128"  # the metadata's list of arrays that are pairs of float64
+MAX_HEADER = 100_000_000  # what the format allows
+
+
+def write_arrays(file: BinaryIO, arrays: Mapping[str, Any]) -> int:
+    """Write arrays to a file that was opened for it; how many bytes these are.
+
+    Raises:
+      TypeError: strings, which are no numbers.
+    """
+    parts = {name: np.ascontiguousarray(a).reshape(np.shape(a)) for name, a in arrays.items()}
+    pairs = [name for name, a in parts.items() if a.dtype == np.complex128]
+    parts.update((name, parts[name].view(np.float64).reshape(*parts[name].shape, 2)) for name in pairs)
+    header: dict[str, Any] = {"__metadata__": {"format": "np", PAIRS: json.dumps(pairs)}}
+    end = 0
+    placed = sorted(parts.items(), key=lambda item: (-item[1].dtype.itemsize, item[0]))
+    for name, a in placed:
+        header[name] = {
+            "dtype": CODES[as_dtype(a.dtype).name],
+            "shape": list(a.shape),
+            "data_offsets": [end, end + a.nbytes],
+        }
+        end += a.nbytes
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    file.write(len(text).to_bytes(8, "little") + text)
+    for _, a in placed:
+        file.write(memoryview(a.reshape(-1).view(np.uint8)))
+    return 8 + len(text) + end
+
+
+def map_arrays(path: str) -> dict[str, Any]:
+    """The arrays of a file, read-only, in the memory that the file is mapped to: nothing is copied.
+
+    Raises:
+      Damaged: the file is cut off, or no safetensors file.
+    """
+    try:
+        with safetensors.safe_open(path, "np") as checked:  # the library's own checks of the header
+            checked.keys()
+    except safetensors.SafetensorError as e:
+        raise Damaged(f"{os.path.basename(path)} is no safetensors file: {e}") from None
+    with open(path, "rb") as file:
+        if os.fstat(file.fileno()).st_size == 0:
+            raise Damaged(f"{os.path.basename(path)} is empty")
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    begin, header = _header(mapped)
+    pairs = json.loads(header.pop("__metadata__", {}).get(PAIRS, "[]"))
+    return {name: _array(mapped, begin, name, entry, name in pairs) for name, entry in header.items()}
+
+
+def _header(mapped: mmap.mmap) -> tuple[int, dict[str, Any]]:
+    """Where the arrays begin, and what the header says."""
+    size = int.from_bytes(mapped[:8], "little")
+    if size > min(MAX_HEADER, len(mapped) - 8):
+        raise Damaged(f"a header of {size} bytes does not fit into its file")
+    header = json.loads(mapped[8 : 8 + size])
+    if not isinstance(header, dict):
+        raise Damaged("the header of the weights is no object")
+    return 8 + size, header
+
+
+def _array(mapped: mmap.mmap, begin: int, name: str, entry: dict[str, Any], pair: bool) -> Any:
+    """One array; what the header says of it fits its place in the file."""
+    dtype: DType = _dtype(entry["dtype"])
+    shape = dims_of(entry["shape"])
+    first, last = entry["data_offsets"]
+    count = math.prod(n or 0 for n in shape)
+    if last - first != count * dtype.size or not 0 <= first <= last <= len(mapped) - begin:
+        raise Damaged(f"the place of `{name}` in the weights does not fit its shape")
+    array = np.frombuffer(mapped, dtype.numpy_dtype, count, begin + first).reshape([n or 0 for n in shape])
+    if not pair:
+        return array
+    if dtype is not float64 or shape[-1:] != (2,):
+        raise Damaged(f"`{name}` should be pairs of float64")
+    return array.view(np.complex128).reshape(array.shape[:-1])
+
+
+def _dtype(code: Any) -> DType:
+    if code not in NAMES:
+        raise Damaged(f"weights of dtype {code!r} are not known")
+    return as_dtype(NAMES[code])
