@@ -239,7 +239,7 @@ from gradtape.runtime.plans import JacobianPlan
 from gradtape.runtime.structured import Jacobian
 from gradtape.runtime.tensor import Tensor
 from gradtape.runtime.variable import Variable
-from gradtape.saving import saved_model
+from gradtape.saving import saved_model, train
 from gradtape.tape import GradientTape
 from gradtape.tracing.signatures import TensorSpec
 from gradtape.version import __version__
@@ -447,6 +447,7 @@ __all__ = [
     "tensor_scatter_nd_update",
     "tensordot",
     "tile",
+    "train",
     "transpose",
     "truediv",
     "truncatediv",

@@ -7,10 +7,11 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from gradtape.runtime.attaching import Attaching
 from gradtape.runtime.variable import Variable
 
 
-class Module:
+class Module(Attaching):
     """The base of objects that hold variables, functions and other modules.
 
     Args:

@@ -80,8 +80,8 @@ def opened(path: str, kind: str, version: int) -> Any:
         raise Damaged(f"it does not say that it is a gradtape {kind}")
     if type(whole.get("version")) is not int or not 1 <= whole["version"] <= version:
         raise Damaged(
-            f"it is of version {whole.get('version')!r}, and gradtape {__version__} reads versions 1 to {version}. Install "
-            f"the gradtape that wrote it ({str(whole.get('written_by'))[:40]}) or a later one"
+            f"it is of version {whole.get('version')!r}, and gradtape {__version__} reads versions 1 to {version}. "
+            f"Install the gradtape that wrote it ({str(whole.get('written_by'))[:40]}) or a later one"
         )
     _, _, _, digest, content = fields(whole, "format", "version", "written_by", "sha256", "content")
     if digest != _digest(_dumped(content)):

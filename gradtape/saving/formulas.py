@@ -1,8 +1,8 @@
 """Numbers that depend on sizes: formulas found from examples, checked on others, and worked out again. Floor: saving.
 
 A function for unknown sizes is written down for several choices of them. What all have alike stays; a whole number that
-differs is a sum of products of sizes, over a divisor; a float is a number over such a product; a row of positions goes up
-in equal steps. Two to four coefficients are found, and each formula holds for six choices or is refused."""
+differs is a sum of products of sizes, over a divisor; a float is a number over such a product; a row of positions goes
+up in equal steps. Two to four coefficients are found, and each formula holds for six choices or is refused."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ WHOLE, REAL, STEPS = "of_sizes", "real_of_sizes", "steps_of_sizes"  # the keys o
 MAX_DIVISOR = 64
 MAX_POWER = 2
 MAX_DEGREE = 4
+POWERS = (-1, 1, -0.5, 0.5)  # of a product of sizes, in formulas of floats
 MAX_STEPS = 1 << 24
 
 
@@ -137,7 +138,7 @@ def _real(parts: Sequence[float], sizes: Sequence[Sizes]) -> dict[str, Any]:
             return {REAL: {"times": 1.0, "of": with_whole, "power": 1}}
     for powers in _powers(len(sizes[0])):
         of = {"terms": [[1, list(powers)]], "over": 1}
-        for power in (-1, 1):
+        for power in POWERS:
             products = [float(_product(s, powers)) ** power for s in sizes]
             times = _rounder(parts[0] / products[0])
             if all(_same(p, times * x) for p, x in zip(parts, products, strict=True)):
@@ -195,11 +196,11 @@ def _whole_at(formula: Any, sizes: Sizes) -> int:
 
 def _real_at(formula: Any, sizes: Sizes) -> float:
     times, of, power = fields(formula, "times", "of", "power")
-    if type(times) is not float or power not in (1, -1):
+    if type(times) is not float or power not in POWERS:
         raise Damaged(f"{str(formula)[:80]} is no formula")
     product = float(_whole_at(of, sizes))
-    if power == -1 and not product:
-        return math.copysign(math.inf, times)
+    if product < 0 or (power < 0 and not product):
+        raise NoFormula(f"{product} has no power of {power}")
     return float(times * product**power)
 
 

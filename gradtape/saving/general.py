@@ -1,8 +1,9 @@
 """Functions of unknown sizes: traced for several, and written as one graph whose numbers are formulas. Floor: saving.
 
-Each unknown size is one of three: 0, 1 or many, since broadcasting and reductions tell these apart. Many is tried first,
-all sizes different from each other; where that is no program, sizes of one axis alike, then all alike. Then 1 and 0,
-one size after the other: where the graph is what the formulas say, nothing is added; else it is written besides."""
+Each unknown size is one of three: 0, 1 or many, since broadcasting and reductions tell these apart. Many is tried
+first, all sizes different from each other; where that is no program, sizes of one axis alike, then all alike. Then 1
+and 0, one size after the other: where the graph is what the formulas say, nothing is added; else it is written
+besides."""
 
 from __future__ import annotations
 
@@ -50,8 +51,8 @@ class Generalised:
         if not found:
             why = self.failed or "no sizes fit"
             raise Unsaved(
-                f"it is traced for unknown sizes, {list(avals)}, and {why}. Call it with the shapes that matter and save "
-                "that: trace it without `input_signature`, or give the sizes in there"
+                f"it is traced for unknown sizes, {list(avals)}, and {why}. Call it with the shapes that matter and "
+                "save that: trace it without `input_signature`, or give the sizes in there"
             ) from self.failed
         return found
 
@@ -179,7 +180,8 @@ def _at(avals: tuple[Aval, ...], pattern: Pattern, sizes: Sizes) -> tuple[Aval, 
 
 
 def _entry(avals: tuple[Aval, ...], pattern: Pattern, body: Any, example: Sizes) -> dict[str, Any]:
-    """A body with the shapes that it is for, in which the k-th unknown size is `{"size": k}`; and sizes that it takes."""
+    """A body with the shapes that it is for, in which the k-th unknown size is `{"size": k}`; and sizes that it
+    takes."""
     named = {p: {"size": k[1]} if isinstance(k, tuple) else k for p, k in pattern}
     shapes = [
         [values.dtype_text(a.dtype), *(named.get((i, k), n) for k, n in enumerate(a.shape or ()))]

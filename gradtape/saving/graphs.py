@@ -1,7 +1,7 @@
 """Graphs as JSON and back. What is read is checked: ops, operands, and every shape and dtype. Floor: saving.
 
-Values are numbers: the inputs first, then the results of each node. Operands stand before what uses them, so that a file
-cannot hold a cycle."""
+Values are numbers: the inputs first, then the results of each node. Operands stand before what uses them, so that a
+file cannot hold a cycle."""
 
 from __future__ import annotations
 
@@ -155,7 +155,8 @@ def _called(op: Op, params: dict[str, Any], operands: Sequence[Value], wanted: S
 
 
 def _ruled(op: Op, params: dict[str, Any], operands: Sequence[Value], wanted: Sequence[Any]) -> Step:
-    """A step with a rule, whose shapes must be those of the cotangents it is given and of the operands it answers for."""
+    """A step with a rule, whose shapes must be those of the cotangents it is given and of the operands it answers
+    for."""
     count, rule, marks = fields(params, "results", "rule", "answers")
     answers = tuple(listed(marks))
     if (

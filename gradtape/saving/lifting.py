@@ -1,4 +1,5 @@
-"""Traces in which what is computed of constants is part of the graph too, so that it can follow sizes. Floor: saving."""
+"""Traces in which what is computed of constants is part of the graph too, so that it can follow sizes. Floor:
+saving."""
 
 from __future__ import annotations
 

@@ -139,8 +139,8 @@ class LoadedFunction(Function):
     def _unmatched(self, leaves: Sequence[Any]) -> ValueError:
         if not self.variants:
             return ValueError(
-                f"Found zero restored functions for caller function `{self.name}`: it was not traced before it was saved. "
-                "Call it once, or give it an `input_signature`, and save again."
+                f"Found zero restored functions for caller function `{self.name}`: it was not traced before it was "
+                "saved. Call it once, or give it an `input_signature`, and save again."
             )
         options = "\n".join(f"  Option {k + 1}: {c.leaves}" for k, c in enumerate(self.variants))
         return ValueError(
@@ -211,7 +211,7 @@ def _read_variant(text: Any, name: str, state: Callable[[Any], Any], constants: 
     names, arguments, bodies = fields(text, "names", "arguments", "bodies")
     if not all(isinstance(n, str) for n in listed(names)):
         raise Damaged(f"the parameters of `{name}` have names that are no strings")
-    given = read_structure(arguments, lambda leaf: _argument(leaf, state))
+    given: Any = read_structure(arguments, lambda leaf: _argument(leaf, state))
     if not (
         isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], tuple) and isinstance(given[1], dict)
     ):

@@ -107,7 +107,8 @@ class Loaded:
             if sequence is not None and [type(x) for x in sequence] != [str, int]:
                 raise Damaged(f"{str(text)[:80]} is no stream of random numbers")
             return SEEDS.stream(sequence)
-        return numbered(*fields(text, "variable"), self.variables, "variable")
+        (number,) = fields(text, "variable")
+        return numbered(number, self.variables, "variable")
 
     # ------------------------------------------------------------------ objects
 

@@ -59,8 +59,8 @@ class Objects:
         if tracking.is_plain(x):
             return {"value": values.write(x)}
         raise ValueError(
-            f"`{path}` is {x!r} of type {type(x).__name__}, which no file holds, and stands beside variables or functions. "
-            "Keep it elsewhere, or make it a `tf.Module`."
+            f"`{path}` is {x!r} of type {type(x).__name__}, which no file holds, and stands beside variables or "
+            "functions. Keep it elsewhere, or make it a `tf.Module`."
         )
 
     def _container(self, x: Any, path: str) -> dict[str, Any]:

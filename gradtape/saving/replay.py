@@ -1,4 +1,5 @@
-"""A graph done again, step by step, as a program that is traced: so that a scope's gradients act on it. Floor: saving."""
+"""A graph done again, step by step, as a program that is traced: so that a scope's gradients act on it. Floor:
+saving."""
 
 from __future__ import annotations
 

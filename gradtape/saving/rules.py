@@ -54,4 +54,3 @@ def _name_of(rule: Any) -> str:
 def _known(rule: dict[str, Any]) -> Any:
     name = rule.get(NAMED)
     return _texts.get(name, rule) if isinstance(name, str) else rule
-

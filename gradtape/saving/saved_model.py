@@ -13,8 +13,8 @@ from gradtape.keras.layers import Layer
 from gradtape.keras.layers.inputs import dims_of
 from gradtape.runtime.state import STATE
 from gradtape.runtime.trace import outside
-from gradtape.saving import signatures as signing
 from gradtape.saving import rules, tracking
+from gradtape.saving import signatures as signing
 from gradtape.saving.damage import Damaged, fields, listed, reading
 from gradtape.saving.files import opened, sealed, sweep, whole
 from gradtape.saving.loaded_objects import Loaded, Signatures
@@ -88,8 +88,8 @@ class LoadOptions:
 def save(obj: Any, export_dir: Any, signatures: Any = None, options: SaveOptions | None = None) -> None:
     """Save a module with its variables, containers and traced functions in a folder.
 
-    What is in the folder is data: graphs as JSON and weights in a safetensors file. A crash leaves what was there before,
-    or the new model whole.
+    What is in the folder is data: graphs as JSON and weights in a safetensors file. A crash leaves what was there
+    before, or the new model whole.
 
     Args:
       obj: a `tf.Module`, or a Keras layer, model or optimizer. Of a Keras layer, what a call computes is saved too.
@@ -233,7 +233,8 @@ def _read(folder: str) -> Any:
     weights = content["weights"]
     if not isinstance(weights, str) or not WEIGHTS.fullmatch(weights):
         raise Damaged(f"{str(weights)[:80]!r} is no name of a weights file")
-    loaded = Loaded(content, map_arrays(os.path.join(folder, weights)))
+    arrays, _ = map_arrays(os.path.join(folder, weights))
+    loaded = Loaded(content, arrays)
     root = loaded.object(0)
     named = dict(signing.read_signature(s, loaded.functions) for s in listed(content["signatures"]))
     if not tracking.has_state(root):

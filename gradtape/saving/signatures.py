@@ -49,7 +49,8 @@ def _concrete(f: Any) -> ConcreteFunction:
         return f.get_concrete_function()
     raise ValueError(
         f"Expected a TensorFlow function for which to generate a signature, but got {f!r}. Only `tf.functions` with an "
-        "input signature or concrete functions can be used as a signature: `f.get_concrete_function(tf.TensorSpec(...))`."
+        "input signature or concrete functions can be used as a signature: "
+        "`f.get_concrete_function(tf.TensorSpec(...))`."
     )
 
 
@@ -57,8 +58,8 @@ def _written(name: str, c: ConcreteFunction, objects: Objects) -> dict[str, Any]
     outputs = _outputs(c, objects)
     if outputs is None:
         raise ValueError(
-            f"`{c.name}` cannot be the signature '{name}': its results should be a single tensor, a sequence of tensors, or "
-            "a dictionary from string to tensor."
+            f"`{c.name}` cannot be the signature '{name}': its results should be a single tensor, a sequence of "
+            "tensors, or a dictionary from string to tensor."
         )
     function, variant = objects.variant(c)
     return {"name": name, "function": function, "variant": variant, "inputs": _inputs(c), "outputs": outputs}
@@ -113,8 +114,8 @@ class Signature:
         """
         if args and (len(args) > 1 or kwargs or len(self.inputs) != 1):
             raise TypeError(
-                f"A signature takes keyword arguments only, unless it has one: {self.inputs}. Got {len(args)} positional "
-                f"arguments and {sorted(kwargs)}."
+                f"A signature takes keyword arguments only, unless it has one: {self.inputs}. Got {len(args)} "
+                f"positional arguments and {sorted(kwargs)}."
             )
         given = dict(zip(self.inputs, args, strict=True)) if args else kwargs
         if set(given) != set(self.inputs):

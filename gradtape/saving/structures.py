@@ -10,6 +10,7 @@ from gradtape.saving import values
 from gradtape.saving.damage import Damaged, fields, listed
 
 Leaf = Callable[[Any], Any]
+_namedtuple: Any = collections.namedtuple  # of names that are known when running only
 
 
 def write_structure(x: Any, leaf: Leaf) -> dict[str, Any]:
@@ -52,7 +53,7 @@ def _named(inner: Any, leaf: Leaf) -> Any:
     names = [k for k, _ in pairs]
     if not all(isinstance(k, str) for k in (name, *names)):
         raise Damaged("a named tuple has a name that is no string")
-    made: Any = collections.namedtuple(name, names)
+    made = _namedtuple(name, names)
     return made(*(read_structure(v, leaf) for _, v in pairs))
 
 

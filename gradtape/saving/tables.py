@@ -79,7 +79,7 @@ def _content(array: Any) -> Any:
         array.shape,
         array.dtype.str,
         array.dtype.name,
-        hashlib.sha256(np.ascontiguousarray(array).reshape(-1).view(np.uint8)).digest(),
+        hashlib.sha256(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data).digest(),
     )
 
 

@@ -34,12 +34,20 @@ def is_plain(x: Any) -> bool:
     return isinstance(x, PLAIN) and type(x) in PLAIN
 
 
+def own(x: Any) -> dict[str, Any]:
+    """The attributes of an object itself that count as its own; a checkpoint says which."""
+    if hasattr(type(x), "tracked"):
+        found: dict[str, Any] = x.tracked()
+        return found
+    return {k: v for k, v in vars(x).items() if k not in getattr(x, "NOT_SAVED", ())}
+
+
 def attributes(x: Any) -> Iterator[tuple[str, Any]]:
     """The attributes of an object by name, those that its class has as traced methods among them."""
-    own = {k: v for k, v in vars(x).items() if k not in getattr(x, "NOT_SAVED", ())}
-    yield from own.items()
+    here = own(x)
+    yield from here.items()
     for name in dir(type(x)):
-        if name not in own and isinstance(inspect.getattr_static(type(x), name), Function):
+        if name not in here and isinstance(inspect.getattr_static(type(x), name), Function):
             yield name, getattr(x, name)
 
 

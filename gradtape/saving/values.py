@@ -1,7 +1,7 @@
 """Static parameters of steps as JSON, one spelling per kind of value. Floor: saving.
 
-`null`, truth values, whole numbers, finite floats and strings stand for themselves, an array for a tuple. All else is an
-object with one key, which names the kind."""
+`null`, truth values, whole numbers, finite floats and strings stand for themselves, an array for a tuple. All else is
+an object with one key, which names the kind."""
 
 from __future__ import annotations
 

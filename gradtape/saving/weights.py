@@ -41,8 +41,8 @@ PAIRS = "complex128"  # the metadata's list of arrays that are pairs of float64
 MAX_HEADER = 100_000_000  # what the format allows
 
 
-def write_arrays(file: BinaryIO, arrays: Mapping[str, Any]) -> int:
-    """Write arrays to a file that was opened for it; how many bytes these are.
+def write_arrays(file: BinaryIO, arrays: Mapping[str, Any], about: Mapping[str, str] | None = None) -> int:
+    """Write arrays to a file that was opened for it; how many bytes these are. `about`: further metadata.
 
     Raises:
       TypeError: strings, which are no numbers.
@@ -50,7 +50,7 @@ def write_arrays(file: BinaryIO, arrays: Mapping[str, Any]) -> int:
     parts = {name: np.ascontiguousarray(a).reshape(np.shape(a)) for name, a in arrays.items()}
     pairs = [name for name, a in parts.items() if a.dtype == np.complex128]
     parts.update((name, parts[name].view(np.float64).reshape(*parts[name].shape, 2)) for name in pairs)
-    header: dict[str, Any] = {"__metadata__": {"format": "np", PAIRS: json.dumps(pairs)}}
+    header: dict[str, Any] = {"__metadata__": {"format": "np", PAIRS: json.dumps(pairs), **(about or {})}}
     end = 0
     placed = sorted(parts.items(), key=lambda item: (-item[1].dtype.itemsize, item[0]))
     for name, a in placed:
@@ -64,12 +64,12 @@ def write_arrays(file: BinaryIO, arrays: Mapping[str, Any]) -> int:
     text += b" " * (-len(text) % 8)
     file.write(len(text).to_bytes(8, "little") + text)
     for _, a in placed:
-        file.write(memoryview(a.reshape(-1).view(np.uint8)))
+        file.write(a.reshape(-1).view(np.uint8).data)
     return 8 + len(text) + end
 
 
-def map_arrays(path: str) -> dict[str, Any]:
-    """The arrays of a file, read-only, in the memory that the file is mapped to: nothing is copied.
+def map_arrays(path: str) -> tuple[dict[str, Any], dict[str, str]]:
+    """The arrays of a file, read-only, in the memory that the file is mapped to: nothing is copied; and its metadata.
 
     Raises:
       Damaged: the file is cut off, or no safetensors file.
@@ -84,8 +84,9 @@ def map_arrays(path: str) -> dict[str, Any]:
             raise Damaged(f"{os.path.basename(path)} is empty")
         mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     begin, header = _header(mapped)
-    pairs = json.loads(header.pop("__metadata__", {}).get(PAIRS, "[]"))
-    return {name: _array(mapped, begin, name, entry, name in pairs) for name, entry in header.items()}
+    about = header.pop("__metadata__", {})
+    pairs = json.loads(about.get(PAIRS, "[]"))
+    return {name: _array(mapped, begin, name, entry, name in pairs) for name, entry in header.items()}, about
 
 
 def _header(mapped: mmap.mmap) -> tuple[int, dict[str, Any]]:

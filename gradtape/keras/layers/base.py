@@ -20,13 +20,14 @@ from gradtape.keras.names import unique_name
 from gradtape.keras.policies import DTypePolicy, policy_of
 from gradtape.keras.scope import SCOPE, named, unrecorded
 from gradtape.keras.weight import Weight
+from gradtape.runtime.attaching import Attaching
 from gradtape.runtime.tensor import Tensor
 from gradtape.runtime.trace import outside
 from gradtape.runtime.variable import Variable
 from gradtape.tracing.conversion import callback
 
 
-class Layer:
+class Layer(Attaching):
     """The base of all layers.
 
     A layer makes its weights in `build(input_shape)`, which the first call runs, with `add_weight`, and computes

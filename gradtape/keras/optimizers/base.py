@@ -17,12 +17,13 @@ from gradtape.keras.optimizers.clipping import clipping
 from gradtape.keras.optimizers.decay import Exclusions, decay
 from gradtape.keras.scope import unrecorded
 from gradtape.keras.weight import Weight
+from gradtape.runtime.attaching import Attaching
 from gradtape.runtime.tensor import Tensor
 from gradtape.runtime.trace import outside
 from gradtape.runtime.variable import Variable
 
 
-class Optimizer:
+class Optimizer(Attaching):
     """The base of all optimizers: subclasses make their state in `build` and change one variable in `update_step`.
 
     Updates are not recorded by tapes: assignments carry no gradient.
@@ -52,6 +53,8 @@ class Optimizer:
     >>> print(v.numpy())
     [0.5 2.5]
     """
+
+    NOT_SAVED = frozenset({"_trained", "_order"})  # the variables that it changes are not its own
 
     def __init__(
         self,
