@@ -179,7 +179,15 @@ class Function:
         trace = self._trace(avals, leaves, spec, "" if first else NOT_FIRST)
         if trace.created:
             trace = self._trace(avals, leaves, spec, NOT_ONCE)
-        return ConcreteFunction(self.name, leaves, spec, trace, list(self.signature.parameters))
+        return ConcreteFunction(self.name, self._specs(leaves, avals), spec, trace, list(self.signature.parameters))
+
+    def _specs(self, leaves: Sequence[Any], avals: Sequence[Aval]) -> list[Any]:
+        """The leaves of a signature, with specs in the place of tensors, named as the input signature names them."""
+        found, names = list(leaves), self.options.names
+        for k, (i, a) in enumerate(zip(tensor_places(leaves), avals, strict=True)):
+            name = names[k] if k < len(names) else getattr(leaves[i], "name", None)
+            found[i] = TensorSpec(a.shape, a.dtype, name if isinstance(name, str) else None)
+        return found
 
     def _trace(self, avals: Sequence[Aval], leaves: Sequence[Any], spec: Any, creates_no_more: str) -> Any:
         self._count += 1
@@ -274,7 +282,9 @@ class Options:
             )
         self.signature = None if signature is None else tuple(signature)
         specs: Any = self.signature or ()
-        self.avals = [_aval(s) for s in optree.tree_leaves(specs, none_is_leaf=True)]  # of the leaves of all arguments
+        leaves = optree.tree_leaves(specs, none_is_leaf=True)
+        self.avals = [_aval(s) for s in leaves]  # of the leaves of all arguments
+        self.names = [s.name for s in leaves]
         self.autograph, self.reduce_retracing = autograph, reduce_retracing
 
 

@@ -38,6 +38,7 @@ KINDS = {
     "scan": "A graph repeated for each element of stacks. VJP: a `scan` in the other direction.",
     "checkpoint": "A graph that keeps few of its values; its VJP computes the others again.",
     "stack": "Stacks: what the iterations of a loop kept, one array for each.",
+    "unknown": "A rule that a saved model names and this process does not have: whoever asks for the gradient is told.",
     "ruled": "A function whose rule was traced: its results, with a graph for their gradient.",
 }
 DTYPES = {"f": "floating", "c": "complex", "i": "integer", "u": "unsigned", "b": "bool", "s": "string"}

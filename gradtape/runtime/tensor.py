@@ -401,7 +401,12 @@ def from_array(array: Any) -> EagerTensor:
     made = aval_of(array)
     if DEVICES.device is not None:
         array = placed(array)
-    return wrap(array[()] if array.shape == () else array, made)
+    return wrap(array[()] if array.shape == () and not _is_text(array) else array, made)
+
+
+def _is_text(array: Any) -> bool:
+    """Whether it is an array of strings, which stays one without axes."""
+    return isinstance(array, np.ndarray) and array.dtype.hasobject
 
 
 def _restored(array: Any, made: Aval) -> EagerTensor:

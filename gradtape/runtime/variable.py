@@ -92,9 +92,9 @@ class Variable(Operators):
 
     @classmethod
     def of_array(cls, array: Any, of: Aval, trainable: bool, name: str) -> Variable:
-        """A variable with the array itself as its first value, which nobody changes; updates make another one."""
+        """A variable with the array itself, which nobody changes, as its first value."""
         made = cls(np.empty(0), trainable, name=name)
-        made._aval, made._snapshot = of, wrap(array if of.shape else array[()], of)
+        made._aval, made._snapshot = of, wrap(array, of)
         return made
 
     # ------------------------------------------------------------------ reading

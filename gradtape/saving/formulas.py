@@ -139,17 +139,26 @@ def _real(parts: Sequence[float], sizes: Sequence[Sizes]) -> dict[str, Any]:
     for powers in _powers(len(sizes[0])):
         of = {"terms": [[1, list(powers)]], "over": 1}
         for power in POWERS:
-            products = [float(_product(s, powers)) ** power for s in sizes]
-            times = _rounder(parts[0] / products[0])
-            if all(_same(p, times * x) for p, x in zip(parts, products, strict=True)):
-                return {REAL: {"times": times, "of": of, "power": power}}
+            products = [_power(_product(s, powers), power) for s in sizes]
+            for times in _simple(parts[0] / products[0]):
+                made = [_scaled(times, _product(s, powers), power) for s in sizes]
+                if all(_same(p, x) for p, x in zip(parts, made, strict=True)):
+                    return {REAL: {"times": times, "of": of, "power": power}}
     raise NoFormula(f"the numbers {list(parts)} follow no formula of the sizes {[list(s) for s in sizes]}")
 
 
-def _rounder(x: float) -> float:
-    """The simplest number next to one: what it was before it was rounded."""
-    simple = Fraction(x).limit_denominator(1000)
-    return float(simple) if _same(x, float(simple)) else x
+def _power(product: int, power: float) -> float:
+    return float(product) ** power
+
+
+def _scaled(times: float, product: int, power: float) -> float:
+    """A number times, or over, a power of a product of sizes."""
+    return times / _power(product, -power) if power < 0 else times * _power(product, power)
+
+
+def _simple(x: float) -> tuple[float, float]:
+    """What a number may have been before it was rounded: a simple fraction, or itself."""
+    return float(Fraction(x).limit_denominator(1000)), x
 
 
 def _same(rounded: float, exact: float) -> bool:
@@ -198,10 +207,10 @@ def _real_at(formula: Any, sizes: Sizes) -> float:
     times, of, power = fields(formula, "times", "of", "power")
     if type(times) is not float or power not in POWERS:
         raise Damaged(f"{str(formula)[:80]} is no formula")
-    product = float(_whole_at(of, sizes))
+    product = _whole_at(of, sizes)
     if product < 0 or (power < 0 and not product):
         raise NoFormula(f"{product} has no power of {power}")
-    return float(times * product**power)
+    return float(_scaled(times, product, power))
 
 
 def _steps_at(formula: Any, sizes: Sizes) -> list[int]:

@@ -8,6 +8,7 @@ besides."""
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -54,7 +55,7 @@ class Generalised:
                 f"it is traced for unknown sizes, {list(avals)}, and {why}. Call it with the shapes that matter and "
                 "save that: trace it without `input_signature`, or give the sizes in there"
             ) from self.failed
-        return found
+        return list({json.dumps(b["tensors"]): b for b in reversed(found)}.values())[::-1]
 
     def _of_ranks(self, avals: tuple[Aval, ...]) -> list[dict[str, Any]]:
         places = [(i, k) for i, a in enumerate(avals) for k, n in enumerate(a.shape or ()) if n is None]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from gradtape.ir.aval import Aval
 from gradtape.ir.graph import Graph, Node, Value
 from gradtape.ops.call import BENT, CALL, RULED, Ruled, call_step, ruled_step, unknown_rule
 from gradtape.ops.op import Op, Step, apply, lookup
@@ -35,6 +36,11 @@ KINDS = frozenset(
         "checkpoint",
     ]
 )
+
+
+def _is_saved(op: Op) -> bool:
+    """Whether a file may name an op. What marks the answers of rules is never left in a graph that is kept."""
+    return op.kind in KINDS and op is not BENT
 
 
 class Unsaved(ValueError):
@@ -65,7 +71,7 @@ def write_graph(graph: Graph) -> dict[str, Any]:
 
 def _node(node: Node, inputs: list[int]) -> dict[str, Any]:
     op: Op = node.step.op
-    if op.kind not in KINDS:
+    if not _is_saved(op):
         raise Unsaved(
             f"it has a step that is a Python function (`{op.name}`), which no file holds: `tf.print`, an assertion, "
             "`tf.py_function`, `tf.numpy_function`, rows assigned to a variable, or numbers drawn by rejection"
@@ -129,7 +135,7 @@ def _op(name: Any) -> Op:
         op = lookup(name)
     except LookupError as e:
         raise Damaged(f"{e} It may come from a later version") from None
-    if op.kind not in KINDS:
+    if not _is_saved(op):
         raise Damaged(f"`{name}` is no op that a file may name")
     return op
 
@@ -144,44 +150,51 @@ def _is_graph(text: Any) -> bool:
 
 
 def _bound(op: Op, params: dict[str, Any], operands: Sequence[Value], wanted: Sequence[Any]) -> Step:
+    known = {k for s in op.samples for k in s.params}
+    if op.samples and not known >= set(params):
+        raise Damaged(f"`{op.name}` has no parameters {sorted(set(params) - known)}")
     return op.bind(**read_params(params))
 
 
 def _called(op: Op, params: dict[str, Any], operands: Sequence[Value], wanted: Sequence[Any]) -> Step:
-    (graph,) = fields(params, "graph")
-    inner = read_graph(graph["graph"] if _is_graph(graph) else graph)
-    _fits(op, [v.aval for v in inner.inputs], [v.aval for v in operands])
-    return call_step(inner) if op is CALL else Step(BENT, {"graph": inner})
+    inner = _inner(*fields(params, "graph"))
+    _fits(op, inner.inputs, [v.aval for v in operands])
+    return call_step(inner)
 
 
 def _ruled(op: Op, params: dict[str, Any], operands: Sequence[Value], wanted: Sequence[Any]) -> Step:
     """A step with a rule, whose shapes must be those of the cotangents it is given and of the operands it answers
     for."""
-    count, rule, marks = fields(params, "results", "rule", "answers")
+    count, rule, marks, name, forwards = fields(params, "results", "rule", "answers", "name", "forwards")
     answers = tuple(listed(marks))
-    if (
-        type(count) is not int
-        or not 0 < count <= len(operands) - len(answers)
-        or not all(type(a) is bool for a in answers)
-    ):
+    if type(count) is not int or not 0 < count <= len(operands) - len(answers) or not isinstance(name, str):
         raise Damaged("a custom gradient has other operands than it says")
+    if not all(type(a) is bool for a in answers):
+        raise Damaged("a custom gradient does not say which operands it answers for")
     cotangents = [v.aval for v in operands[:count] if v.aval.dtype.is_differentiable]
     given = [*cotangents, *(v.aval for v in operands[count + len(answers) :])]
     due = [v.aval for v, a in zip(operands[count:], answers, strict=False) if a]
     if isinstance(rule, dict) and rules.NAMED in rule:
-        (name,) = fields(rule, rules.NAMED)
-        graph = unknown_rule(str(name), given, due)
+        graph, turned = unknown_rule(str(*fields(rule, rules.NAMED)), given, due), None
     else:
-        graph = read_graph(rule["graph"] if _is_graph(rule) else rule)
-    _fits(op, [v.aval for v in graph.inputs], given)
-    _fits(op, [v.aval for v in graph.outputs], due)
-    return ruled_step(count, graph, answers, is_linear(graph, [k < len(cotangents) for k in range(len(given))]))
+        graph, turned = _inner(rule), None if forwards is None else _inner(forwards)
+    for g in (graph, turned):
+        if g is not None:
+            _fits(op, g.inputs, given)
+            _fits(op, g.outputs, due)
+    linear = is_linear(graph, [k < len(cotangents) for k in range(len(given))])
+    return ruled_step(count, graph, answers, linear, name, turned)
 
 
-def _fits(op: Op, found: Sequence[Any], wanted: Sequence[Any]) -> None:
-    if list(found) != list(wanted):
-        raise Damaged(f"the graph of `{op.name}` is one for {list(found)}, it is given {list(wanted)}")
+def _inner(text: Any) -> Graph:
+    return read_graph(*fields(text, "graph"))
+
+
+def _fits(op: Op, found: Sequence[Value], wanted: Sequence[Aval]) -> None:
+    avals = [v.aval for v in found]
+    if avals != list(wanted):
+        raise Damaged(f"the graph of `{op.name}` is one for {avals}, it is given {list(wanted)}")
 
 
 Maker = Callable[[Op, dict[str, Any], Sequence[Value], Sequence[Any]], Step]
-MAKERS: dict[Op, Maker] = {CALL: _called, BENT: _called, RULED: _ruled}
+MAKERS: dict[Op, Maker] = {CALL: _called, RULED: _ruled}

@@ -35,6 +35,15 @@ class Lifter:
     def is_watching(self, x: Any) -> bool:
         return False
 
+    def left(self, t: Tensor, how: str) -> None:
+        """Python asks for a value: nothing to note."""
+
+    def looked_at(self, variable: Any, how: str) -> None:
+        """The same of a variable."""
+
+    def assigns(self, variable: Any, value: Tensor | None, how: str) -> None:
+        """A variable is overwritten: its new value is an output of the graph."""
+
 
 def lifted(python: Callable[[list[Tensor]], Any]) -> Callable[[list[Tensor]], Any]:
     """The function, to be traced, with a lifter at work."""

@@ -45,10 +45,17 @@ class LoadedTrace:
             return self.made.find(avals, lambda: self._traced(avals, examples))
 
     def _traced(self, avals: tuple[Aval, ...], examples: Sequence[Tensor]) -> Trace:
+        return Trace(self._program(avals), avals, "A function from a file makes no variables.", examples)
+
+    def op_by_op(self, tensors: Sequence[Tensor]) -> Any:
+        """The results of the graph's steps, each run by itself."""
+        return self._program([t._aval for t in tensors])(list(tensors))
+
+    def _program(self, avals: Sequence[Aval]) -> Callable[[list[Tensor]], Any]:
         for body in self.bodies:
             sizes = body.sizes_at(avals)
             if sizes is not None:
-                return Trace(body.program(sizes), avals, "A function from a file makes no variables.", examples)
+                return body.program(sizes)
         raise InvalidArgumentError(
             f"This function was saved for tensors {[b.shapes for b in self.bodies]}, got {list(avals)}. Save it with a "
             "signature that has these shapes."
@@ -90,7 +97,7 @@ class LoadedTrace:
 
 
 class LoadedFunction(Function):
-    """A function from a file. It has the signatures that it was saved with, and no Python."""
+    """A function from a file. It has the signatures that it was saved with; its Python goes through their steps."""
 
     def __init__(
         self,
@@ -101,7 +108,7 @@ class LoadedFunction(Function):
         scope: Any = None,
     ) -> None:
         def python(*args: Any, **kwargs: Any) -> Any:
-            raise TypeError(f"`{name}` comes from a file, which holds no Python. Call the function itself.")
+            return self._op_by_op(args, kwargs)
 
         python.__name__ = python.__qualname__ = name
         python.__signature__ = signature  # type: ignore[attr-defined]
@@ -126,6 +133,12 @@ class LoadedFunction(Function):
         Raises:
           ValueError: no signature is like these.
         """
+        c, leaves = self._matching(args, kwargs)
+        return leaves, c.spec
+
+    def _matching(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[ConcreteFunction, list[Any]]:
+        """The first signature that arguments are of, and their leaves; if there is none, the first that they can be
+        converted to."""
         bound = self.signature.bind(*args, **kwargs)
         bound.apply_defaults()
         arguments: Any = (bound.args, bound.kwargs)
@@ -133,8 +146,13 @@ class LoadedFunction(Function):
             for c in self.variants:
                 found = _fitted(c, arguments, convert_them)
                 if found is not None:
-                    return found, c.spec
+                    return c, found
         raise self._unmatched(optree.tree_leaves(arguments, none_is_leaf=True))
+
+    def _op_by_op(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The results, one step after the other."""
+        c, leaves = self._matching(args, kwargs)
+        return c.trace.op_by_op([leaves[i] for i in c.places])
 
     def _unmatched(self, leaves: Sequence[Any]) -> ValueError:
         if not self.variants:
@@ -174,7 +192,7 @@ def _fitted(c: ConcreteFunction, arguments: Any, convert_them: bool) -> list[Any
 
 def _tensor(x: Any, wanted: TensorSpec, convert_it: bool) -> Any:
     if isinstance(x, Variable):
-        x = x.read()
+        x = x.value()
     if not isinstance(x, Tensor | TensorSpec):
         if not convert_it or x is None:
             return None
@@ -216,7 +234,8 @@ def _read_variant(text: Any, name: str, state: Callable[[Any], Any], constants: 
         isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], tuple) and isinstance(given[1], dict)
     ):
         raise Damaged(f"the arguments of `{name}` are no tuple and dictionary")
-    leaves, spec = optree.tree_flatten(given, none_is_leaf=True)
+    whole: Any = given
+    leaves, spec = optree.tree_flatten(whole, none_is_leaf=True)
     read = [LoadedBody(b, state, constants) for b in listed(bodies)]
     if not read:
         raise Damaged(f"`{name}` has a signature without a body")

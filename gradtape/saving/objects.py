@@ -7,6 +7,7 @@ from typing import Any
 from gradtape.api.generators import Generator
 from gradtape.functions import Function
 from gradtape.keras.layers import Layer
+from gradtape.keras.optimizers import Optimizer
 from gradtape.runtime.tensor import SymbolicTensor, Tensor
 from gradtape.runtime.variable import Variable
 from gradtape.saving import tracking, values
@@ -71,6 +72,8 @@ class Objects:
 
     def _module(self, x: Any, path: str, extra: dict[str, Any]) -> dict[str, Any]:
         kept = {k: v for k, v in tracking.attributes(x) if _is_kept(k, v)} | extra
+        if isinstance(x, Optimizer):
+            kept["iterations"] = x.iterations  # a property there
         return {
             "module": getattr(x, "saved_type", type(x).__name__),
             "attributes": [[k, self.add(v, _joined(path, k))] for k, v in kept.items()],

@@ -10,7 +10,7 @@ from gradtape.ir.graph import Graph, Node
 from gradtape.ops.control import Checkpoint, Cond, Region, While
 from gradtape.runtime import control
 from gradtape.runtime.dispatch import execute
-from gradtape.runtime.state import STATE
+from gradtape.runtime.state import replaced_gradients
 from gradtape.runtime.tensor import Tensor
 
 
@@ -26,7 +26,7 @@ def replayed(graph: Graph, inputs: Sequence[Tensor]) -> list[Tensor]:
 def _results(node: Node, inputs: list[Tensor]) -> Sequence[Tensor]:
     """The results of one step. In a scope of other gradients, branches and loops are gone through too."""
     op = node.step.op
-    if STATE.overrides is not None and isinstance(op, Region) and type(op) in REGIONS:
+    if replaced_gradients() is not None and isinstance(op, Region) and type(op) in REGIONS:
         found = REGIONS[type(op)](node, inputs)
         if found is not None:
             return found

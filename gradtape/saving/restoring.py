@@ -28,8 +28,9 @@ class Restoration:
         self.consumed: set[int] = set()  # ids of nodes whose value a variable has
         self.assigned: set[int] = set()  # ids of variables that have a value of the file
         self.waiting: list[tuple[Any, Callable[[], None]]] = []
-        self.partial = False
+        self.partial = True  # what could not be restored is told by an error
         self.match(root, nodes[0])
+        self.partial = False
 
     def match(self, x: Any, node: Node) -> None:
         """Give an object, and all in it, what the file has under their names.

@@ -12,6 +12,7 @@ from typing import Any
 from gradtape.ops.call import RULED
 
 NAMED = "registered"  # the key of a name in the place of a graph
+HELD = ("rule", "forwards")  # the parameters that are kept under a name
 
 _lock = threading.Lock()
 _texts: dict[str, Any] = {}  # rules as JSON, by name
@@ -20,7 +21,7 @@ _names: dict[str, str] = {}  # and back
 
 def without_rules(text: Any) -> Any:
     """A graph as JSON with names in the place of the graphs of rules."""
-    return _changed(text, lambda rule: rule if NAMED in rule else {NAMED: _name_of(rule)})
+    return _changed(text, _named)
 
 
 def with_rules(text: Any) -> Any:
@@ -34,23 +35,26 @@ def _changed(text: Any, change: Callable[[dict[str, Any]], Any]) -> Any:
     if not isinstance(text, dict):
         return text
     if text.get("op") == RULED.name and isinstance(text.get("params"), dict):
-        rule = text["params"].get("rule")
-        if isinstance(rule, dict):
-            return text | {"params": text["params"] | {"rule": change(rule)}}
+        return text | {"params": text["params"] | change(text["params"])}
     return {k: _changed(t, change) for k, t in text.items()}
 
 
-def _name_of(rule: Any) -> str:
-    """The name of a rule; it is given one the first time."""
-    key = json.dumps(rule)
+def _named(params: dict[str, Any]) -> dict[str, Any]:
+    """Parameters with the name of a rule, which is given one the first time, and of what came with it."""
+    if NAMED in params["rule"]:
+        return params
+    held = {k: params[k] for k in HELD}
+    key = json.dumps(held)
     with _lock:
         name = _names.get(key)
         if name is None:
             name = _names[key] = f"CustomGradient-{uuid.uuid4().hex}"
-            _texts[name] = rule
-        return name
+            _texts[name] = held
+    return dict.fromkeys(HELD) | {"rule": {NAMED: name}}
 
 
-def _known(rule: dict[str, Any]) -> Any:
-    name = rule.get(NAMED)
-    return _texts.get(name, rule) if isinstance(name, str) else rule
+def _known(params: dict[str, Any]) -> dict[str, Any]:
+    rule = params.get("rule")
+    name = rule.get(NAMED) if isinstance(rule, dict) else None
+    found: dict[str, Any] = _texts.get(name, {}) if isinstance(name, str) else {}
+    return found

@@ -49,7 +49,7 @@ def write_arrays(file: BinaryIO, arrays: Mapping[str, Any], about: Mapping[str, 
     """
     parts = {name: np.ascontiguousarray(a).reshape(np.shape(a)) for name, a in arrays.items()}
     pairs = [name for name, a in parts.items() if a.dtype == np.complex128]
-    parts.update((name, parts[name].view(np.float64).reshape(*parts[name].shape, 2)) for name in pairs)
+    parts.update((name, parts[name].reshape(-1).view(np.float64).reshape(*parts[name].shape, 2)) for name in pairs)
     header: dict[str, Any] = {"__metadata__": {"format": "np", PAIRS: json.dumps(pairs), **(about or {})}}
     end = 0
     placed = sorted(parts.items(), key=lambda item: (-item[1].dtype.itemsize, item[0]))

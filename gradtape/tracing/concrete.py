@@ -150,7 +150,7 @@ class ConcreteFunction:
         self.name, self.spec, self.trace = name, spec, trace
         self.names = tuple(names)  # of the positional parameters
         self.places = tensor_places(leaves)
-        self.leaves = [_spec_of(x) if i in self.places else x for i, x in enumerate(leaves)]
+        self.leaves = list(leaves)  # of the arguments, with specs in the place of tensors
 
     def run(self, leaves: Sequence[Any]) -> Any:
         """The results for these leaves of all arguments."""
@@ -211,10 +211,6 @@ class ConcreteFunction:
 
     def __repr__(self) -> str:
         return f"<concrete function {self.name}>"
-
-
-def _spec_of(x: Any) -> TensorSpec:
-    return x if isinstance(x, TensorSpec) else TensorSpec(x.shape, x.dtype)
 
 
 def tensor_places(leaves: Sequence[Any]) -> list[int]:
