@@ -220,7 +220,7 @@ def test_steps_are_those_of_the_inner_optimizer(which: int) -> None:
         else:
             scale, good = scale / 2, 0
         assert (float(optimizer.dynamic_scale), int(optimizer.step_counter)) == (scale, good), k
-        np.testing.assert_allclose(v.numpy(), w.numpy(), rtol=1e-6)
+        np.testing.assert_allclose(v.numpy(), w.numpy(), atol=1e-4)  # 1 - 0.999 has few bits in single precision
     assert int(optimizer.iterations) == int(plain.iterations) == 9
 
 
