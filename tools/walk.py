@@ -23,6 +23,7 @@ from gradtape.kernels.render import render
 from gradtape.runtime import record
 from gradtape.runtime.backward import PROGRAMS
 from gradtape.transforms.fuse import fused_nodes
+from gradtape.transforms.simplify import PASSES
 
 PAGE = Path(__file__).parents[1] / "docs" / "walk.md"
 
@@ -207,8 +208,9 @@ def _runs(names: dict[str, Any]) -> Graph:
 
 
 def _passes(passes: list[tuple[str, str]]) -> Iterator[str]:
-    """The passes that changed something; what the last of them left is printed whole."""
-    changed = [(title, text) for title, text in passes if title != "fuse" and text != "nothing changed"]
+    """The passes of `simplify` that changed something; what the last of them left is printed whole."""
+    simple = {name for name, _ in PASSES}
+    changed = [(title, text) for title, text in passes if title in simple and text != "nothing changed"]
     for title, text in changed:
         yield f"- {title}: {text.splitlines()[0]}"
     yield "\nWhat is left:\n"

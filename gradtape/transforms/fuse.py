@@ -25,9 +25,12 @@ from gradtape.transforms.views import Place, walk_back
 
 ALONE = 2  # operations from which a cluster is worth a kernel
 
-# What a graph goes through before it is fused, and what a cluster does before it is rendered; each gives the same but
-# for roundings.
+# What a graph goes through before it is fused, what moves nodes from group to group, and what a cluster goes through
+# before it is rendered; each gives the same but for roundings.
 GRAPH_PASSES: tuple[tuple[str, Callable[[Graph], Graph]], ...] = (("reorder contractions", reordered),)
+GroupPasses = tuple[tuple[str, Callable[[Grouping], list[Node]]], ...]
+GROUP_PASSES: GroupPasses = (("compute cheap results where they are used", postpone),)
+SIBLING_PASSES: GroupPasses = (("add up beside what reads the same", adopt_siblings),)
 Passes = tuple[tuple[str, Callable[[Cluster], Cluster]], ...]
 CLUSTER_PASSES: Passes = (("gather numbers", gathered),)
 
@@ -47,11 +50,18 @@ def fuse(graph: Graph, spells: Spells, alone: int = ALONE, sinks: bool = True, s
     if siblings:
         graph = with_inner_factors(graph)
     grouping = Grouping(graph, spells, sinks)
-    if siblings:
-        adopt_siblings(grouping)
-    postpone(grouping, graph.outputs)
+    for name, move in (*(SIBLING_PASSES if siblings else ()), *GROUP_PASSES):
+        if moved := move(grouping):
+            show("passes", name, functools.partial(_moves, grouping, moved))
     groups = [g for g in grouping.groups if _worth(g, alone)]
     return _assembled(graph, groups, lambda step: _within(step, spells, siblings))
+
+
+def _moves(grouping: Grouping, moved: Sequence[Node]) -> str:
+    """The nodes that have moved, each with the kernel that it is in now."""
+    new = {id(n): [m for m in grouping.owner[id(n)].nodes if m not in moved] for n in moved}
+    texts = [f"{n.step!r} {n.outputs[0].aval!r} to {', '.join(m.step.name for m in new[id(n)])}" for n in moved]
+    return "\n".join([f"{len(moved)} nodes moved to another kernel", *texts])
 
 
 def _within(step: Step, spells: Spells, siblings: bool) -> Step:

@@ -63,7 +63,7 @@ class Grouping:
 
     def __init__(self, graph: Graph, spells: Spells, sinks: bool = True) -> None:
         self.sinks = sinks
-        self.nodes = graph.nodes
+        self.nodes, self.outputs = graph.nodes, graph.outputs
         self.at = {id(n): i for i, n in enumerate(self.nodes)}
         self.owner: dict[int, Group] = {}  # by node
         self.operands = {id(n): [walk_back(v) for v in n.inputs] for n in self.nodes}

@@ -16,9 +16,9 @@ from gradtape.transforms.views import Place
 IN_A_ROW = 4  # operations that are done again at most
 
 
-def postpone(grouping: Grouping, outputs: Sequence[Value]) -> None:
-    """Move cheap operations into the group that uses them, if there is one, users first."""
-    given = set(map(id, outputs))
+def postpone(grouping: Grouping) -> list[Node]:
+    """Move cheap operations into the group that uses them, if there is one, users first; those that moved."""
+    given, done = set(map(id, grouping.outputs)), []
     for node in reversed(grouping.nodes):
         group = grouping.owner.get(id(node))
         if group is None or not _is_cheap(node) or id(node.outputs[0]) in given:
@@ -27,6 +27,8 @@ def postpone(grouping: Grouping, outputs: Sequence[Value]) -> None:
         moved = None if found is None else _from_one_array(grouping, node, group, given)
         if found is not None and moved is not None and len(moved) < len(group.nodes):
             _move(grouping, moved, group, *found)
+            done += moved
+    return done
 
 
 def _is_cheap(node: Node) -> bool:

@@ -13,8 +13,9 @@ from gradtape.transforms.grouping import MOST, Group, Grouping, is_once_a_round,
 from gradtape.transforms.views import Place, through
 
 
-def adopt_siblings(grouping: Grouping) -> None:
-    """Put reductions that are alone into groups that read their operands."""
+def adopt_siblings(grouping: Grouping) -> list[Node]:
+    """Put reductions that are alone into groups that read their operands; those that moved."""
+    done = []
     for node in grouping.nodes:
         alone = grouping.owner.get(id(node))
         if alone is None or len(alone.nodes) > 1 or not isinstance(node.step.op, Reduction):
@@ -23,7 +24,9 @@ def adopt_siblings(grouping: Grouping) -> None:
         for group, base in _readers(grouping, walk.base, alone):
             place = through(walk, base, node.inputs[0].aval.dims)
             if place is not None and _adopt(grouping, node, place, alone, group):
+                done.append(node)
                 break
+    return done
 
 
 def _readers(grouping: Grouping, value: Value, alone: Group) -> Iterator[tuple[Group, Place]]:

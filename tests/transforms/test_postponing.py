@@ -86,3 +86,15 @@ def test_no_larger_array_is_kept_for_a_smaller_one(is_needed_later: bool) -> Non
     outputs = [contract(contract(back, w), h)] if is_needed_later else [back]
     made = fuse(Graph([x, w], outputs), spells)
     assert len(next(fused_nodes(made)).outputs) == (1 if is_needed_later else 2)
+
+
+def test_what_moves_is_shown(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("gradtape.ir.show.SHOWN.words", frozenset({"passes"}))
+    x, bias, w = given_of((5, 5), (5,), (5, 5))
+    h = layer(x, bias)
+    fuse(Graph([x, bias, w], [emit("multiply", emit("exp", contract(h, w)), emit("step", h))]), spells)
+    name = "---- passes: compute cheap results where they are used\n"
+    shown = capsys.readouterr().err
+    assert f"{name}1 nodes moved to another kernel\nstep() float64(5, 5) to exp, multiply\n" in shown
+    fuse(Graph([x, bias], [h]), spells)
+    assert name not in capsys.readouterr().err
