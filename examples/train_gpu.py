@@ -103,7 +103,7 @@ def train(name: str, training: Digits, held_out: Digits, options: argparse.Names
     size = min(options.batch, count)
     seconds, seen = 0.0, 0
     for epoch in range(1, options.epochs + 1):
-        batches = rng.permutation(count)[: count // size * size].reshape(-1, size)
+        batches = rng.permutation(count)[: count // size * size].reshape(-1, size)[: options.steps]
         if epoch == 1:
             run.epoch(images, labels, batches[:1])
         start = time.perf_counter()
@@ -121,6 +121,7 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--network", choices=[*NETWORKS, "both"], default="both", help="which one (both)")
     parser.add_argument("--epochs", type=positive, default=3, help="times through the digits (3)")
     parser.add_argument("--batch", type=positive, default=128, help="digits per step (128)")
+    parser.add_argument("--steps", type=positive, help="at most so many steps in each epoch")
     parser.add_argument("--policy", choices=POLICIES, default="float32", help="what is computed in (float32)")
     parser.add_argument("--seed", type=int, default=0, help="of the first weights and of the order of digits (0)")
     parser.add_argument("--limit", type=positive, help="use only so many of the digits")

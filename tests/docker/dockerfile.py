@@ -19,6 +19,8 @@ from typing import NamedTuple
 
 SYSTEM = {"bin", "sbin", "usr", "lib", "lib64", "etc", "dev", "proc", "tmp", "var"}
 ABSOLUTE = re.compile(r"(?<![\w./:}~-])/([a-z]\w*)|(?<=[:])/([a-z]\w*)")
+# As Docker does, steps are taken once and their folder used again: by what is in a command.
+MADE_ONCE = {"pip wheel": "wheels", "tools.bake_kernels": "kernels"}
 KEPT = ("PIP_", "SSL_", "REQUESTS_")  # variables that say where pip finds packages
 OPTION = re.compile(r"--(\w+)=(\S+)\s+")
 
@@ -52,7 +54,7 @@ class Machine:
 
     def __init__(self, folder: Path, context: Path) -> None:
         self.context, self.root, self.earlier = context, folder / "root", folder / "earlier"
-        self.base, self.nobody, self.wheels = folder / "base", folder / "empty home", folder / "wheels"
+        self.base, self.nobody, self.layers = folder / "base", folder / "empty home", folder / "layers"
         self.nobody.mkdir(parents=True)
         run([sys.executable, "-m", "venv", self.base], {}, folder)
         useradd = self.base / "bin" / "useradd"  # adding users is the host's business: their home is made
@@ -61,6 +63,7 @@ class Machine:
         self.given: dict[str, str] = {}
         self.extra: dict[str, str] = {}
         self.for_installs: dict[str, str] = {}
+        self.borrowed: list[str] = []
 
     def start(self) -> None:
         """A new stage, of the base image."""
@@ -85,6 +88,7 @@ class Machine:
         arguments: Mapping[str, str] | None = None,
         extra: Mapping[str, str] | None = None,
         for_installs: Mapping[str, str] | None = None,
+        borrowed: Sequence[str | Path] = (),
     ) -> None:
         """All instructions of a Dockerfile.
 
@@ -93,8 +97,10 @@ class Machine:
           arguments: build arguments, as `docker build --build-arg` takes them.
           extra: variables that commands of RUN see besides.
           for_installs: more of them, for those that install packages.
+          borrowed: folders that environments find packages in besides, where `for_installs` kept them from coming.
         """
         self.given, self.extra, self.for_installs = dict(arguments or {}), dict(extra or {}), dict(for_installs or {})
+        self.borrowed = [str(folder) for folder in borrowed]
         for old in (self.root, self.earlier):
             shutil.rmtree(old, ignore_errors=True)
         self.start()
@@ -117,7 +123,7 @@ class Machine:
     # ------------------------------------------------------------------ instructions
 
     def do_from(self, rest: str) -> None:
-        assert rest.split()[0] == "python:3.12-slim", "the base image here stands for another one"
+        assert rest.split()[0] in ("python:3.12-slim", "python:3.12"), "the base image here stands for another one"
         if any(self.root.iterdir()):
             self.root.rename(self.earlier)
             self.start()
@@ -155,14 +161,20 @@ class Machine:
         home = re.search(r"--home-dir (\S+)", rest)
         if home is not None:
             self.home = self.place(home[1])
-        if rest.startswith("pip wheel") and self.wheels.exists():  # as Docker does: equal steps are taken once
-            shutil.copytree(self.wheels, self.root / "wheels")
+        made = next((place for what, place in MADE_ONCE.items() if what in rest), "")
+        if made and (self.layers / made).exists():
+            shutil.copytree(self.layers / made, self.root / made)
             return
         more = self.for_installs if re.search(r"pip .*install", rest) else {}
         shell = ["/bin/sh", "-c", self.moved(rest)]
         run(command(rest) or shell, {**self.arguments, **self.environment, **self.extra, **more}, self.folder)
-        if rest.startswith("pip wheel"):
-            shutil.copytree(self.root / "wheels", self.wheels)
+        if made:
+            shutil.copytree(self.root / made, self.layers / made)
+        for site in self.root.glob("opt/venv/lib/python*/site-packages") if more else ():
+            (site / "borrowed.pth").write_text("\n".join(self.borrowed))
+            for libraries in {Path(folder, "nvidia").resolve() for folder in self.borrowed}:
+                if libraries.is_dir():  # they are looked for in this folder only
+                    (site / "nvidia").symlink_to(libraries)
 
     def do_user(self, rest: str) -> None:
         """From here on the home is the user's; commands run as who runs the tests, as only root may change that."""

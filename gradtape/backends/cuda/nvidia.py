@@ -75,28 +75,38 @@ def cublas() -> Any:
 
 
 class Compiler:
-    """NVRTC for the present device: machine code, which is kept on disk."""
+    """NVRTC for the present device: machine code, which is kept on disk.
 
-    def __init__(self, cupy: Any) -> None:
+    Args:
+      cupy: loads what was compiled; None where that is not asked for.
+      architecture: such as "sm_90"; the default is the present device's. Any other needs no device.
+    """
+
+    def __init__(self, cupy: Any, architecture: str | None = None) -> None:
         self.cupy = cupy
         self.nvrtc = importlib.import_module("cuda.bindings.nvrtc")
-        self.architecture = f"sm_{cupy.cuda.Device().compute_capability}"
+        self.architecture = architecture or f"sm_{cupy.cuda.Device().compute_capability}"
         version = ".".join(map(str, self._checked(self.nvrtc.nvrtcVersion(), None, 2)))
         self.how = [version, self.architecture, *OPTIONS]
 
     def load(self, text: str) -> Any:
         """The module of a text."""
-        name = "cuda_" + hashlib.sha256("\n".join([*self.how, text]).encode()).hexdigest()[:40]
-        code = disk.read(name)
-        if code is None:
-            code = self.compiled(text)
-            disk.write(name, code)
+        code = self.code(text)
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "kernels.cubin"
             path.write_bytes(code)
             module = self.cupy.RawModule(path=str(path))
             module.compile()
         return module
+
+    def code(self, text: str) -> bytes:
+        """Machine code of a text: what is kept on disk, or compiled now and kept."""
+        name = "cuda_" + hashlib.sha256("\n".join([*self.how, text]).encode()).hexdigest()[:40]
+        found = disk.read(name)
+        if found is None:
+            found = self.compiled(text)
+            disk.write(name, found)
+        return found
 
     def compiled(self, text: str) -> bytes:
         """Machine code for this architecture."""
