@@ -1,6 +1,6 @@
 """`tf.keras`: layers, optimizers, losses and initializers, built on the public functions only. Floor: keras."""
 
-from gradtape.keras import activations, initializers, layers, losses, mixed_precision, models, optimizers
+from gradtape.keras import activations, config, initializers, layers, losses, mixed_precision, models, optimizers
 from gradtape.keras.layers import Input, Layer
 from gradtape.keras.losses import Loss
 from gradtape.keras.models import Model, Sequential
@@ -16,6 +16,7 @@ __all__ = [
     "Optimizer",
     "Sequential",
     "activations",
+    "config",
     "initializers",
     "layers",
     "losses",

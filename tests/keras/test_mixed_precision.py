@@ -56,7 +56,14 @@ def test_policies() -> None:
         {"name": "mixed_float16"},
     )
     assert half == mixed.Policy("mixed_float16") != both and hash(half) == hash(mixed.Policy("mixed_float16"))
-    assert mixed.Policy() == mixed.global_policy() == mixed.dtype_policy() == mixed.Policy("float32")
+    assert keras.config.set_dtype_policy is mixed.set_global_policy
+    assert (
+        mixed.Policy()
+        == keras.config.dtype_policy()
+        == mixed.global_policy()
+        == mixed.dtype_policy()
+        == mixed.Policy("float32")
+    )
     assert repr(half) == '<DTypePolicy "mixed_float16">'
 
 
