@@ -45,11 +45,11 @@ def _of_diagonal(xp: Any, s: Any, along: list[Any]) -> Any:
         fixed = order[k] == k
         to = letters[k] if fixed else letters[k] + letters[order[k]]
         part = xp.einsum(f"{','.join(terms)}->...{to}", weights, *along, optimize=k > 1)
-        total = total + _sign(order) * (part[..., :, None] * xp.eye(n, dtype=s.dtype) if fixed else part)
+        total = total + sign_of(order) * (part[..., :, None] * xp.eye(n, dtype=s.dtype) if fixed else part)
     return total
 
 
-def _sign(order: tuple[int, ...]) -> int:
+def sign_of(order: tuple[int, ...]) -> int:
     return -1 if sum(a > b for a, b in itertools.combinations(order, 2)) % 2 else 1
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from gradtape.backends import control
 from gradtape.backends.cuda.device import Cuda, Known, Program
+from gradtape.backends.cuda.library import Library
 from gradtape.backends.cuda.products import contraction
 from gradtape.backends.program import compile_graph
 from gradtape.ir.aval import Aval, aval_of
@@ -116,6 +117,11 @@ class Lowering:
         stay = getattr(found, "as_given", ())
         return lambda *arrays: found(cuda, *[a if k in stay else cuda.array(a) for k, a in enumerate(arrays)], **params)
 
+    def _library(self, step: Step) -> Kernel:
+        cuda, params, op = self.cuda, step.params, step.op
+        assert isinstance(op, Library)
+        return lambda *arrays: op.run(cuda, *map(cuda.array, arrays), **params)
+
     def _found(self, op: Op) -> Callable[..., Any]:
         found = self.ops.get(op.name)
         if found is None:
@@ -175,6 +181,7 @@ RULES: dict[type, Callable[[Lowering, Step], Kernel]] = {
     Contraction: Lowering._contraction,
     Structural: Lowering._structural,
     Opaque: Lowering._by_name,
+    Library: Lowering._library,
     Composite: Lowering._by_name,
     Assemble: Lowering._by_name,
     Pointwise: Lowering._unspelled,

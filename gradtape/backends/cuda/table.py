@@ -7,12 +7,15 @@ from typing import Any
 
 from gradtape.backends.cuda import (
     assembling,
+    determinants,
     drawing,
+    factorizations,
     moves,
     positions,
     scans,
     scattering,
     sorting,
+    systems,
     transforms,
     windows,
 )
@@ -20,4 +23,7 @@ from gradtape.ir.graph import Graph
 
 TABLES = (assembling, moves, positions, scattering, windows, scans, drawing, sorting, transforms)
 OPS: dict[str, Callable[..., Any]] = {name: function for table in TABLES for name, function in table.OPS.items()}
-EXPANSIONS: dict[str, Callable[..., Graph]] = {}
+GRAPHS = (systems, factorizations, determinants)
+EXPANSIONS: dict[str, Callable[..., Graph]] = {
+    name: graph for table in GRAPHS for name, graph in table.EXPANSIONS.items()
+}

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from tests.cuda_emulator.cupy_stand_in import failing
 from tests.cuda_emulator.cupy_stand_in.arrays import ndarray
 from tests.cuda_emulator.cupy_stand_in.state import device, enqueue
 from tests.cuda_emulator.faults import CaptureRefused
@@ -62,23 +63,29 @@ def argsort(a: Any, axis: int = -1, kind: Any = None) -> ndarray:
 
 
 class Linalg:
-    """`cupy.linalg`, by cuSOLVER."""
+    """`cupy.linalg`, by cuSOLVER and cuBLAS: what is wrong with a matrix is not raised, since nobody waits for it."""
 
     @staticmethod
     def cholesky(a: Any) -> ndarray:
-        return queue("linalg.cholesky", np.linalg.cholesky, (a,))
+        return queue("linalg.cholesky", lambda x: failing.by_matrix(failing.cholesky, x), floats(a))
 
     @staticmethod
     def inv(a: Any) -> ndarray:
-        return queue("linalg.inv", np.linalg.inv, (a,))
+        return queue("linalg.inv", lambda x: failing.by_matrix(failing.inverse, x), floats(a))
 
     @staticmethod
     def solve(a: Any, b: Any) -> ndarray:
-        return queue("linalg.solve", np.linalg.solve, (a, b))
+        if b.ndim > 1 and a.shape[:-1] != b.shape[:-1]:
+            raise ValueError("a must have (..., M, M) shape and b must have (..., M, K) for multidimensional b")
+        return queue("linalg.solve", lambda x, y: failing.by_matrix(failing.solve, x, y), floats(a, b))
+
+    @staticmethod
+    def slogdet(a: Any) -> Any:
+        return queue("linalg.slogdet", lambda x: tuple(np.linalg.slogdet(x)), floats(a))
 
     @staticmethod
     def qr(a: Any, mode: str = "reduced") -> Any:
-        return queue("linalg.qr", lambda x: tuple(np.linalg.qr(x, mode)), (a,))
+        return queue("linalg.qr", lambda x: tuple(np.linalg.qr(x, mode)), floats(a))
 
     @staticmethod
     def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True) -> Any:
@@ -86,15 +93,23 @@ class Linalg:
             found = np.linalg.svd(x, full_matrices, compute_uv)
             return tuple(found) if compute_uv else found
 
-        return queue("linalg.svd", function, (a,))
+        return queue("linalg.svd", function, floats(a))
 
     @staticmethod
     def eigh(a: Any, UPLO: str = "L") -> Any:
-        return queue("linalg.eigh", lambda x: tuple(np.linalg.eigh(x, UPLO)), (a,))
+        return queue("linalg.eigh", lambda x: tuple(np.linalg.eigh(x, UPLO)), floats(a))
 
     @staticmethod
     def eigvalsh(a: Any, UPLO: str = "L") -> ndarray:
-        return queue("linalg.eigvalsh", lambda x: np.linalg.eigvalsh(x, UPLO), (a,))
+        return queue("linalg.eigvalsh", lambda x: np.linalg.eigvalsh(x, UPLO), floats(a))
+
+
+def floats(*arrays: Any) -> tuple[Any, ...]:
+    """The operands, of a dtype that cuSOLVER takes."""
+    for a in arrays:
+        if a.dtype.name not in ("float32", "float64", "complex64", "complex128"):
+            raise TypeError(f"{a.dtype} is unsupported in linalg")
+    return arrays
 
 
 class Fft:
