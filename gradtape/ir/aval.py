@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import weakref
 from typing import Any
 
 from gradtape.ir.dtypes import DType, of_numpy
 from gradtape.ir.errors import UnknownShapeError
+from gradtape.ir.interned import Interned
 from gradtape.ir.shapes import Shape, shape_text, size_of
 
 
@@ -49,18 +49,19 @@ class Aval:
         return aval, (self.shape, self.dtype)
 
 
-_interned: weakref.WeakValueDictionary[tuple[Shape, DType], Aval] = weakref.WeakValueDictionary()
+_interned: Interned[tuple[Shape, DType], Aval] = Interned()
 
 
 def aval(shape: Shape, dtype: DType) -> Aval:
     """The one `Aval` of this shape and dtype."""
     key = (shape, dtype)
-    found = _interned.get(key)
-    if found is None:
-        fresh = Aval()
-        fresh.shape, fresh.dtype = shape, dtype
-        found = _interned.setdefault(key, fresh)
-    return found
+    return _interned.get(key) or _interned.find(key, lambda: _new(shape, dtype))
+
+
+def _new(shape: Shape, dtype: DType) -> Aval:
+    fresh = Aval()
+    fresh.shape, fresh.dtype = shape, dtype
+    return fresh
 
 
 def aval_of(array: Any) -> Aval:

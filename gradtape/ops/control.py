@@ -7,13 +7,13 @@ its stacks, in the other direction, so that both are closed under differentiatio
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from gradtape.ir.aval import Aval, aval
 from gradtape.ir.dtypes import DType, bool_, element_of, int32, stack_of
 from gradtape.ir.graph import Graph, Node, Value, structure
+from gradtape.ir.interned import Interned
 from gradtape.ir.shapes import broadcast
 from gradtape.ops.op import Op, Step, constant, emit
 
@@ -25,15 +25,12 @@ class Region(Op):
     regions: tuple[str, ...] = ()
 
     def __init__(self, name: str, **declared: Any) -> None:
-        self.made: weakref.WeakValueDictionary[Any, Step] = weakref.WeakValueDictionary()
+        self.made: Interned[Any, Step] = Interned()
         super().__init__(name, **declared)
 
     def bind(self, **params: Any) -> Step:
         key = tuple((k, structure(v) if isinstance(v, Graph) else v) for k, v in params.items())
-        found = self.made.get(key)
-        if found is None:
-            found = self.made.setdefault(key, Step(self, params))
-        return found
+        return self.made.find(key, lambda: Step(self, params))
 
     def graphs(self, step: Step) -> list[Graph]:
         """The graphs of a step."""

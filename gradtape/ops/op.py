@@ -92,8 +92,7 @@ class Op:
     def _new(self, key: Any, params: dict[str, Any]) -> Step:
         if len(self.steps) >= MAX_CACHED:
             self.steps.clear()
-        found = self.steps[key] = Step(self, params)
-        return found
+        return self.steps.setdefault(key, Step(self, params))  # of two threads, that of the first one
 
     def infer(self, avals: tuple[Aval, ...], **params: Any) -> tuple[Aval, ...]:
         raise TypeError(f"The kind of `{self.name}` does not say how its results are inferred.")

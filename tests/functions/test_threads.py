@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -12,7 +13,11 @@ import pytest
 
 import gradtape as tf
 from gradtape.backends import clusters, small
+from gradtape.ir.aval import aval
+from gradtape.ir.dtypes import float64
+from gradtape.ir.interned import Interned
 from gradtape.kernels.compiled import Compiler
+from gradtape.ops.layout import RESHAPE
 from gradtape.runtime import backward
 from tests.kernels.conftest import fast, folder, strict  # noqa: F401  (fixtures: compilers of kernels)
 
@@ -164,3 +169,33 @@ def test_recorded_and_traced_programs_while_plans_are_dropped_and_kernels_compil
 
     at_once(work)
     assert fast.compiled + fast.loaded, "kernels ran among the programs"
+
+
+class Named:
+    """What there should be one of per name."""
+
+
+def test_there_is_one_object_per_key() -> None:
+    """Though all threads have found none before any of them has made one."""
+    table: Interned[str, Named] = Interned()
+    all_look = threading.Barrier(THREADS)
+
+    def make() -> Named:
+        all_look.wait()
+        return Named()
+
+    found = at_once(lambda k: table.find("name", make))
+    assert all(x is found[0] for x in found)
+    assert table.find("name", Named) is found[0]
+
+
+def test_shapes_and_steps_of_threads_are_the_same_objects(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RESHAPE, "steps", {})  # it begins anew when it is full
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        found = at_once(lambda k: [(aval((n, 7, 31), float64), RESHAPE.bind(shape=(n, 217))) for n in range(3000)])
+    finally:
+        sys.setswitchinterval(interval)
+    for mine in found[1:]:
+        assert all(a is b and s is t for (a, s), (b, t) in zip(mine, found[0], strict=True))
