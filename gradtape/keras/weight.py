@@ -13,32 +13,16 @@ from gradtape.runtime.variable import Variable
 
 
 class Weight(Variable):
-    """A `tf.Variable` named as Keras names them: `name` is "kernel", `path` is "dense/kernel".
+    """A `tf.Variable` named as Keras names them: `name` is "kernel", `path` is "dense/kernel"."""
 
-    In calls of layers that compute in another dtype than they keep their weights in, ops see it in that dtype,
-    unless `autocast` is False."""
-
-    def __init__(
-        self,
-        value: Any,
-        path: str,
-        dtype: Any,
-        trainable: bool = True,
-        constraint: Any = None,
-        autocast: bool = True,
-    ) -> None:
+    def __init__(self, value: Any, path: str, dtype: Any, trainable: bool = True, constraint: Any = None) -> None:
         super().__init__(
             value, trainable=trainable, name=path.rpartition("/")[2], dtype=as_dtype(dtype), constraint=constraint
         )
         self.path = path
-        self.autocast = autocast and self._aval.dtype.is_floating
-
-    def value(self) -> Tensor:
-        found, wanted = self.read(), SCOPE.compute
-        return found if wanted is None or not self.autocast else cast(found, wanted)
 
     def _operand(self, value: Any) -> Tensor:
-        """What is assigned; in such calls of another floating dtype too."""
+        """What is assigned; in calls of layers that compute in another dtype it may have that."""
         if SCOPE.compute is None or not self._aval.dtype.is_floating:
             return super()._operand(value)
         return cast(value.read() if isinstance(value, Variable) else value, self._aval.dtype)
@@ -54,8 +38,16 @@ class Weight(Variable):
         )
 
     def __deepcopy__(self, memo: Any) -> Weight:
-        return Weight(self.numpy(), self.path, self.dtype, self._trainable, self.constraint, self.autocast)
+        return type(self)(self.numpy(), self.path, self.dtype, self._trainable, self.constraint)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        arguments = (self.numpy(), self.path, self.dtype.name, self._trainable, self.constraint, self.autocast)
-        return Weight, arguments
+        return type(self), (self.numpy(), self.path, self.dtype.name, self._trainable, self.constraint)
+
+
+class CastWeight(Weight):
+    """A weight of a layer that computes in another dtype: in its calls, and those of layers inside, ops see it in that
+    dtype."""
+
+    def value(self) -> Tensor:
+        found, wanted = self.read(), SCOPE.compute
+        return found if wanted is None else cast(found, wanted)

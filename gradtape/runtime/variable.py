@@ -133,9 +133,7 @@ class Variable(Operators):
             recorder.read(self, snapshot)
         return snapshot
 
-    def value(self) -> Tensor:
-        """The present value, as ops see it when they are given the variable."""
-        return self.read()
+    value = read  # what ops see when they are given the variable; some variables show them another dtype
 
     def read_value(self) -> Tensor:
         return self.read()

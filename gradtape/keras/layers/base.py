@@ -19,7 +19,7 @@ from gradtape.keras.layers.inputs import InputSpec, dims_of, shapes_of
 from gradtape.keras.names import unique_name
 from gradtape.keras.policies import DTypePolicy, policy_of
 from gradtape.keras.scope import SCOPE, named, unrecorded
-from gradtape.keras.weight import Weight
+from gradtape.keras.weight import CastWeight, Weight
 from gradtape.runtime.attaching import Attaching
 from gradtape.runtime.tensor import Tensor
 from gradtape.runtime.trace import outside
@@ -134,7 +134,9 @@ class Layer(Attaching):
         path = SCOPE.path if SCOPE.path and SCOPE.path[-1] == self.name else (*SCOPE.path, self.name)
         with outside():
             value = begin(integers(shape, "shape"), dtype=kind)
-        weight = Weight(value, "/".join((*path, name or "variable")), kind, trainable, constraint, autocast)
+        casts = autocast and kind.is_floating and self._compute is not self._dtype
+        make = CastWeight if casts else Weight
+        weight = make(value, "/".join((*path, name or "variable")), kind, trainable, constraint)
         self._weights.append(weight)
         return weight
 
