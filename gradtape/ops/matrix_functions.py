@@ -99,11 +99,11 @@ def _squarings(xp: Any, a: Any, bound: float, degree: int) -> Any:
     size = norm * xp.minimum(xp.maximum(d4, d6), xp.maximum(d6, d8))
     least = xp.ceil(xp.log2(xp.maximum(size / bound, 1.0)))
     more = xp.log2(_norm_of_power(xp, xp.abs(unit), 2 * degree + 1)) + 2 * degree * (xp.log2(norm) - least)
-    more += _log2_of_error(degree) - math.log2(float(xp.finfo(a.dtype).eps) / 2)
+    more += log2_of_error(degree) - math.log2(float(xp.finfo(a.dtype).eps) / 2)
     return (least + xp.maximum(xp.ceil(more / (2 * degree)), 0)).astype(int)
 
 
-def _log2_of_error(degree: int) -> float:
+def log2_of_error(degree: int) -> float:
     """Of the first coefficient in which the approximant of this degree differs from exp."""
     m = math.factorial(degree)
     return math.log2(m * m) - math.log2(math.factorial(2 * degree) * math.factorial(2 * degree + 1))

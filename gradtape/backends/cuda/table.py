@@ -9,6 +9,7 @@ from gradtape.backends.cuda import (
     assembling,
     determinants,
     drawing,
+    exponential,
     factorizations,
     moves,
     positions,
@@ -23,7 +24,7 @@ from gradtape.ir.graph import Graph
 
 TABLES = (assembling, moves, positions, scattering, windows, scans, drawing, sorting, transforms)
 OPS: dict[str, Callable[..., Any]] = {name: function for table in TABLES for name, function in table.OPS.items()}
-GRAPHS = (systems, factorizations, determinants)
+GRAPHS = (systems, factorizations, determinants, exponential)
 EXPANSIONS: dict[str, Callable[..., Graph]] = {
     name: graph for table in GRAPHS for name, graph in table.EXPANSIONS.items()
 }
