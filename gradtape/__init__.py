@@ -25,6 +25,8 @@ from gradtape.api import (
     nn,
     random,
     signal,
+    test,
+    testing,
 )
 from gradtape.api.casting import (
     bitcast,
@@ -446,6 +448,8 @@ __all__ = [
     "tensor_scatter_nd_sub",
     "tensor_scatter_nd_update",
     "tensordot",
+    "test",
+    "testing",
     "tile",
     "train",
     "transpose",
