@@ -18,6 +18,7 @@ from gradtape.api import (
     debugging,
     dtypes,
     errors,
+    gradients,
     image,
     linalg,
     math,
@@ -126,6 +127,7 @@ from gradtape.api.elementwise import (
 )
 from gradtape.api.elementwise import divide as truediv
 from gradtape.api.execution import device, executing_eagerly, init_scope
+from gradtape.api.gradients import grad_pass_through
 from gradtape.api.graphs import Graph
 from gradtape.api.host_functions import numpy_function, py_function
 from gradtape.api.indexing import (
@@ -207,7 +209,6 @@ from gradtape.caches import CacheInfo, cache_info
 from gradtape.checkpoints import checkpoint
 from gradtape.custom_rules import custom_gradient
 from gradtape.functions import function
-from gradtape.gradients import grad_pass_through
 from gradtape.ir.dtypes import (
     DType,
     as_dtype,
@@ -344,6 +345,7 @@ __all__ = [
     "gauss_newton_product",
     "grad_pass_through",
     "gradient_override_map",
+    "gradients",
     "greater",
     "greater_equal",
     "half",

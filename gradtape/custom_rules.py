@@ -19,6 +19,7 @@ from gradtape.ops.layout import BROADCAST_TO, RESHAPE
 from gradtape.recording import flatten, leaves_of
 from gradtape.runtime.convert import convert
 from gradtape.runtime.dispatch import execute, unary
+from gradtape.runtime.entering import entered, made_here
 from gradtape.runtime.ruled import handed_out
 from gradtape.runtime.state import STATE
 from gradtape.runtime.tensor import Tensor
@@ -114,6 +115,11 @@ def _call(f: Callable[..., Any], jvp: Callable[..., Any] | None, args: tuple[Any
     leaves, arguments = optree.tree_flatten(args, none_is_leaf=True)  # type: ignore[arg-type]
     inputs = [convert(a) if isinstance(a, Tensor | Variable) else a for a in leaves]
     given = [a for a in leaves if isinstance(a, Variable)]
+    scoped = STATE.overrides is not None
+    if scoped:
+        inputs = [entered(t) if isinstance(t, Tensor) else t for t in inputs]
+        own: list[Any] = [a if isinstance(a, Variable) else t for a, t in zip(leaves, inputs, strict=True)]
+        args = optree.tree_unflatten(arguments, own)  # type: ignore[assignment]
     read: dict[int, Variable] = {}
 
     def note(v: Variable) -> None:
@@ -144,7 +150,10 @@ def _call(f: Callable[..., Any], jvp: Callable[..., Any] | None, args: tuple[Any
         for recorder in STATE.recorders:
             for v in variables:
                 recorder.read(v, v.read())
-            recorder.record_custom([*operands, *variables], outputs, pull)
+            read_as = [entered(v.read()) for v in variables] if scoped else variables
+            recorder.record_custom([*operands, *read_as], outputs, pull)
+        if scoped:
+            made_here(outputs)
     if structure is None:
         return outputs[0]
     return optree.tree_unflatten(structure, outputs)

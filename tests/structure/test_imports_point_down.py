@@ -23,7 +23,7 @@ FLOORS: list[set[str]] = [
     {"runtime"},
     {"checkpoints", "recording", "tracing", "questions", "jacobians", "batch_jacobians", "hessians"}
     | {"tape", "module", "custom_rules", "forward", "functions", "caches", "overrides"}
-    | {"gradients", "recomputation", "explanations", "evidence", "endings"},
+    | {"recomputation", "explanations", "evidence", "endings"},
     {"api"},
     {"keras"},
     {"saving"},
