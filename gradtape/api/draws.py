@@ -22,6 +22,7 @@ from gradtape.ops.random_bits import LOW, RANDOM_BITS, blocks, rounds
 from gradtape.runtime.convert import convert
 from gradtape.runtime.dispatch import binary, execute
 from gradtape.runtime.operators import operand
+from gradtape.runtime.placement import device
 from gradtape.runtime.tensor import Tensor, from_array
 
 MASK = (1 << 64) - 1
@@ -53,7 +54,8 @@ def bits(dims: Dims, source: Source | Tensor) -> Tensor:
 
 def wide_bits(dims: Dims, source: Source | Tensor) -> Any:
     """Words of 64 random bits, as an array."""
-    words = np.asarray(bits((2, *dims), source)).astype(np.uint64)
+    with device("/CPU:0"):
+        words = np.asarray(bits((2, *dims), source)).astype(np.uint64)
     return words[0] << np.uint64(32) | words[1]
 
 

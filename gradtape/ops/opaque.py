@@ -30,6 +30,7 @@ class Opaque(Op):
       accumulate: sums are carried in float32 for half types.
       as_slices: the result is zeros with operand 0 added at operand 1 along axis 0 (for axis=0, batch_dims=0):
         a backward pass may hand out the operands as row-sparse slices instead.
+      source: the result is made, and not of the operands' elements: it goes where new tensors go.
       shift: (params, count): the parameters for operands with `count` loop axes more in front. None: it has none.
       moves: where the op only moves the elements of its first operands: how (see `ops.moves`).
       whole: it looks at its operand, so that rows are written out for it, though it be linear.
@@ -50,6 +51,7 @@ class Opaque(Op):
         moves: Callable[[Node], Sequence[Sequence[Move]]] | None = None,
         accumulate: bool = False,
         as_slices: bool = False,
+        source: bool = False,
         shift: Shift | None = None,
         whole: bool = False,
         samples: Iterable[Sample],
@@ -59,7 +61,7 @@ class Opaque(Op):
     ) -> None:
         self.moves, self.shift, self.whole = moves, shift, whole
         self.value, self.rule_infer, self.rule, self.signature = value, infer, vjp, signature
-        self.accumulate, self.as_slices = accumulate, as_slices
+        self.accumulate, self.as_slices, self.source = accumulate, as_slices, source
         super().__init__(name, doc=doc, samples=samples, errors=errors, notes=notes)
 
     def infer(self, avals: tuple[Aval, ...], **params: Any) -> tuple[Aval, ...]:

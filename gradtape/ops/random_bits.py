@@ -60,6 +60,7 @@ RANDOM_BITS = Opaque(
     infer=_infer,
     vjp=None,
     signature="(s)->(n)",
+    source=True,
     samples=[
         Sample((Spec((2,), (0, 100), "uint64"),), {"shape": (3, 5)}),
         Sample((Spec((2,), (0, 9), "uint64"),), {"shape": (0,)}),

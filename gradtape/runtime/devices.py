@@ -137,10 +137,11 @@ def _is_text(array: Any) -> bool:
 
 
 class Placed:
-    """What runs where its operands are. `host`, `device`: make the function for each, when it is first needed."""
+    """What runs where its operands are; a `source` where new tensors go. `host`, `device`: make the function for each,
+    when it is first needed."""
 
-    def __init__(self, host: Callable[[], Kernel], device: Callable[[Lowering], Kernel]) -> None:
-        self.make_host, self.make_device = host, device
+    def __init__(self, host: Callable[[], Kernel], device: Callable[[Lowering], Kernel], source: bool = False) -> None:
+        self.make_host, self.make_device, self.source = host, device, source
         self.host: Kernel | None = None
         self.device: Kernel | None = None
 
@@ -157,4 +158,4 @@ class Placed:
     def goes_to_device(self, arrays: Sequence[Any]) -> bool:
         if STATE.place == "CPU" or any(map(_is_text, arrays)):
             return False
-        return STATE.place is not None or not arrays or any(map(is_on_device, arrays))
+        return self.source or STATE.place is not None or not arrays or any(map(is_on_device, arrays))

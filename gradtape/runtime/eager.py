@@ -13,6 +13,7 @@ from gradtape.ir.graph import Graph, Value
 from gradtape.kernels.spelling import spells
 from gradtape.ops.call import call_step
 from gradtape.ops.op import Step, apply
+from gradtape.ops.opaque import Opaque
 from gradtape.ops.pointwise import Pointwise
 from gradtape.runtime.devices import DEVICES, Placed
 from gradtape.runtime.state import STATE
@@ -30,7 +31,8 @@ def eager(step: Step) -> Run:
     if DEVICES.device is None:
         run = on_cpu(step)
     else:
-        run = Placed(lambda: on_cpu(step), lambda lowering: lowering.alone(step))
+        is_source = isinstance(step.op, Opaque) and step.op.source
+        run = Placed(lambda: on_cpu(step), lambda lowering: lowering.alone(step), is_source)
     step.lowered[STATE.alone] = run
     return run
 
