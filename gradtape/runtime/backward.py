@@ -54,18 +54,27 @@ class CompiledGraph:
         self.plain = call_step(self.graph)
         self.avals = tuple(v.aval for v in self.graph.outputs)
         self.recorded: dict[tuple[bool, ...], Step] = {}
+        self.kernels: dict[str, Callable[..., Any]] = {}  # by what the devices of this process are
 
     @functools.cached_property
     def runs(self) -> Graph:
         return _pieces(tiled(self.graph))
 
-    @functools.cached_property
+    @property
     def kernel(self) -> Callable[..., Any]:
-        """Made when it first runs: a graph inside another is traced into that one, and never runs by itself."""
+        """What runs the graph. Made when it first runs: a graph inside another is traced into that one, and never runs
+        by itself."""
+        found = self.kernels.get(STATE.alone)
+        return self._made() if found is None else found
+
+    def _made(self) -> Callable[..., Any]:
         with put_off():
             if DEVICES.device is None:
-                return self._on_cpu()
-            return Placed(self._on_cpu, lambda lowering: lowering.program(self.graph))
+                made = self._on_cpu()
+            else:
+                made = Placed(self._on_cpu, lambda lowering: lowering.program(self.graph))
+            self.kernels[STATE.alone] = made
+            return made
 
     def over(self, pairs: Mapping[int, int]) -> tuple[Callable[..., Any] | None, set[int]]:
         """What runs it on the host with results in the arrays of inputs, of pairs of numbers that it may, and those
@@ -88,7 +97,7 @@ class CompiledGraph:
                 operands = [t._array for t in inputs]
             except SymbolicTensorError:
                 return _listed(traced(self.plain, inputs))
-            kernel = kernel or self.kernel
+            kernel = kernel or self.kernels.get(state.alone) or self._made()
             try:
                 arrays = state.run(kernel, *operands)
             except RuntimeError as e:
