@@ -1,7 +1,8 @@
 """Where tensors are: on the host, or on the device of this process; and where new ones go. Floor: runtime.
 
-What runs goes where its operands are; numbers and arrays of the host follow those of a device, and are copied once.
-Where nothing is on a device, work stays on the host, unless `tf.device` says otherwise."""
+Arrays go to the device, where there is one, and so does work that reads or makes numbers with a fraction in arrays.
+Single numbers stay on the host until they meet an array of the device, and so do small arrays of integers and truth
+values, which mostly say where and how many; what is made of these alone stays there too. `tf.device` says otherwise."""
 
 from __future__ import annotations
 
@@ -18,6 +19,7 @@ from gradtape.backends.cuda.device import Cuda
 from gradtape.backends.cuda.lowering import Lowering
 from gradtape.backends.cuda.products import is_product
 from gradtape.backends.cuda.table import EXPANSIONS, OPS
+from gradtape.ir.aval import Aval
 from gradtape.ir.graph import Graph
 from gradtape.ir.show import show
 from gradtape.kernels.cuda_spelling import spells_cuda
@@ -25,6 +27,8 @@ from gradtape.runtime.state import STATE, State
 from gradtape.transforms.fuse import fuse
 from gradtape.transforms.opened import opened
 from gradtape.transforms.simplify import flattened, simplify
+
+FEW = 64  # integers that stay on the host
 
 Kernel = Callable[..., Any]
 
@@ -103,14 +107,22 @@ def is_on_device(array: Any) -> bool:
 
 
 def placed(array: Any) -> Any:
-    """A new array of the host where new tensors go: numbers with a fraction on the device, where there is one; the
-    others stay, since they mostly say where and how many. `tf.device` sends all of them."""
+    """A new array of the host where new tensors go."""
     device, place = DEVICES.device, STATE.place
     if device is None or place == "CPU" or _is_text(array):
         return array
-    if place is None and not (array.ndim and is_fractional(array.dtype)):
+    if place is None and not is_for_device(array):
         return array
     return device.cuda.array(array) if array.ndim else device.cuda.number(array)
+
+
+def own_copy(array: Any) -> Any:
+    """A copy, in order, that a variable may write to: on the device where there is one, unless `tf.device` says
+    otherwise."""
+    device = DEVICES.device
+    if device is None or STATE.place == "CPU" or _is_text(array):
+        return np.array(array, order="C") if isinstance(array, np.ndarray) else array
+    return device.cuda.copy(array)
 
 
 def empty_beside(array: Any, shape: tuple[int, ...]) -> Any:
@@ -126,9 +138,19 @@ def like(array: Any, values: Any) -> Any:
     return device.cuda.array(values) if device is not None and is_on_device(array) else values
 
 
+def is_for_device(array: Any) -> bool:
+    """Whether an array goes to the device unasked."""
+    return bool(array.ndim) and (is_fractional(array.dtype) or array.size > FEW)
+
+
 def is_fractional(dtype: np.dtype[Any]) -> bool:
     """Whether it is floating or complex; the small floating types are of NumPy's kind V."""
     return dtype.kind in "fcV"
+
+
+def makes_fractions(avals: Sequence[Aval]) -> bool:
+    """Whether results are arrays with a fraction."""
+    return any(v.shape and v.dtype.kind in "fc" for v in avals)
 
 
 def _is_text(array: Any) -> bool:
@@ -137,11 +159,13 @@ def _is_text(array: Any) -> bool:
 
 
 class Placed:
-    """What runs where its operands are; a `source` where new tensors go. `host`, `device`: make the function for each,
-    when it is first needed."""
+    """What runs on the host or on the device. `host`, `device`: make the function for each, when it is first needed;
+    `makes`: whether it makes arrays with a fraction of these operands."""
 
-    def __init__(self, host: Callable[[], Kernel], device: Callable[[Lowering], Kernel], source: bool = False) -> None:
-        self.make_host, self.make_device, self.source = host, device, source
+    def __init__(
+        self, host: Callable[[], Kernel], device: Callable[[Lowering], Kernel], makes: Callable[[Sequence[Any]], bool]
+    ) -> None:
+        self.make_host, self.make_device, self.makes = host, device, makes
         self.host: Kernel | None = None
         self.device: Kernel | None = None
 
@@ -158,4 +182,6 @@ class Placed:
     def goes_to_device(self, arrays: Sequence[Any]) -> bool:
         if STATE.place == "CPU" or any(map(_is_text, arrays)):
             return False
-        return self.source or STATE.place is not None or not arrays or any(map(is_on_device, arrays))
+        if STATE.place is not None or any(map(is_on_device, arrays)):
+            return True
+        return any(isinstance(a, np.ndarray) and is_for_device(a) for a in arrays) or self.makes(arrays)

@@ -19,7 +19,7 @@ from gradtape.ops.arithmetic import ADD, SUBTRACT
 from gradtape.ops.op import Step
 from gradtape.runtime import convert as conversion
 from gradtape.runtime.convert import convert
-from gradtape.runtime.devices import is_on_device, like, on_host
+from gradtape.runtime.devices import is_on_device, like, on_host, own_copy
 from gradtape.runtime.dispatch import binary, run_alone
 from gradtape.runtime.hosted import scattered
 from gradtape.runtime.indexed_slices import scatter_into
@@ -421,11 +421,7 @@ def _restored(value: Any, trainable: bool, name: str, dtype: str) -> Variable:
 
 def _copied(tensor: Tensor) -> Tensor:
     """A tensor with an array of its own, contiguous, so that updates may write over it."""
-    array = tensor._array
-    if isinstance(array, np.ndarray):
-        array = np.array(array, order="C")
-    elif is_on_device(array):
-        array = array.copy()
+    array = own_copy(tensor._array)
     return wrap(array, aval(tensor._aval.shape, tensor._aval.dtype))
 
 

@@ -91,6 +91,10 @@ class Cuda:
             return a.twin[1]
         return self.xp.asarray(a)
 
+    def copy(self, a: Any) -> Any:
+        """A copy, in order, of an array of the device or the host."""
+        return a.copy() if isinstance(a, self.ndarray) else self.xp.array(np.asarray(a))
+
     def number(self, value: Any) -> Any:
         """A number of the host as an array without axes, which nobody may write to; one for equal numbers."""
         value = np.asarray(value)

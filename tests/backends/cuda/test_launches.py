@@ -43,11 +43,12 @@ def drawn(*shape: int) -> tf.Tensor:
 
 
 def gradient(f: Callable[..., Any], *sources: tf.Tensor) -> Callable[[], Any]:
-    """Only the backward pass: what a tape recorded is done once."""
+    """Only the backward pass, from a cotangent that is given: what a tape recorded is done once."""
     with tf.GradientTape(persistent=True) as tape:
         tape.watch(sources)
         y = f(*sources)
-    return lambda: tape.gradient(y, sources)
+    up = drawn(*y.shape)
+    return lambda: tape.gradient(y, sources, output_gradients=up)
 
 
 def test_a_chain_of_elementwise_work_is_pulled_back_by_one_kernel(counts: Counts) -> None:
