@@ -172,11 +172,11 @@ class Grouping:
             if id(w.base) in h.sinks:
                 return False
             theirs = h.place.get(id(w.base))
-            if theirs is not None and not _unify(found, theirs, g.wanted(node, k, w)):
+            if theirs is not None and not unify(found, theirs, g.wanted(node, k, w)):
                 return False
-        return self._absorb(g, h, found)
+        return self.absorb(g, h, found)
 
-    def _absorb(self, g: Group, h: Group, found: dict[int, int]) -> bool:
+    def absorb(self, g: Group, h: Group, found: dict[int, int]) -> bool:
         """Take h into g, given for some loops of h which ones of g they are."""
         if not _complete(found, g, h):
             return False
@@ -334,7 +334,8 @@ def _pointwise_place(node: Node, walks: Sequence[Walk], g: Group) -> tuple[Place
     return tuple(place), loops
 
 
-def _unify(found: dict[int, int], theirs: Place, wanted: Sequence[int | None]) -> bool:
+def unify(found: dict[int, int], theirs: Place, wanted: Sequence[int | None]) -> bool:
+    """Note which loops the ones of a place are where they run along the same axes; False where that cannot be."""
     for k, j in zip(theirs, wanted, strict=True):
         if (k is None) is not (j is None):
             return False
