@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from gradtape.ir.dtypes import float32
 from gradtape.ir.graph import Graph, Value
 from gradtape.ir.shapes import shape_text, size_of
 from gradtape.runtime.backward import PROGRAMS, CompiledGraph
@@ -17,6 +18,7 @@ from gradtape.runtime.pullback import Backward, Reads, traced_backward
 from gradtape.runtime.record import Path, Recorder, TrieNode
 from gradtape.runtime.tensor import Tensor
 from gradtape.transforms.rows.builder import Builder
+from gradtape.transforms.rows.leaving import dense
 from gradtape.transforms.rows.products import (
     batch_blocks,
     described,
@@ -28,7 +30,7 @@ from gradtape.transforms.rows.products import (
     running,
     times_vector,
 )
-from gradtape.transforms.rows.terms import Rows
+from gradtape.transforms.rows.terms import Rows, Term
 from gradtape.transforms.vectorize import swapped
 
 
@@ -93,6 +95,15 @@ class Jacobian:
         choice = self._program.choice
         assert choice is not None
         return self._ask("dense", lambda b, v: [choice.dense])
+
+    def pattern(self) -> Tensor:
+        """Of the dense Jacobian's shape: whether an entry can be other than zero, by structure."""
+
+        def places(b: Builder, v: Rows) -> list[Value]:
+            ones = Rows(tuple(Term((), t.rows, t.own) for t in v.terms), v.rows, v.shape, float32)
+            return [b.emit("not_equal", dense(b, ones), b.constant(0, float32))]
+
+        return self._ask("pattern", places)
 
     def diagonal(self) -> Tensor:
         """J[i, i]: of the source's shape.
