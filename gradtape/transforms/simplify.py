@@ -8,7 +8,7 @@ from typing import Any
 from gradtape.ir.graph import Graph, Node, Value
 from gradtape.ops.call import Call
 from gradtape.ops.control import Cond, Region
-from gradtape.ops.op import Constant, Step, apply, constant, emit
+from gradtape.ops.op import Constant, Op, Step, apply, constant, emit
 from gradtape.ops.pointwise import Pointwise
 from gradtape.ops.reduction import Reduction
 from gradtape.ops.structural import Structural
@@ -20,16 +20,22 @@ EXACT = 1 << 24  # whole numbers up to here are exact in float32, and so are the
 Rewrite = Callable[[Step, Sequence[Value]], Value | None]
 
 
-def rebuild(graph: Graph, rewrite: Rewrite | None = None) -> Graph:
-    """The graph made anew, operands first: equal nodes become one, and `rewrite` may replace a node. Inputs that
-    another graph makes get stand-ins, so that no rewrite looks behind them. It is the same graph if nothing changes."""
+def rebuild(graph: Graph, rewrite: Rewrite | None = None, kind: type = Op) -> Graph:
+    """The graph made anew, operands first: equal nodes become one, and `rewrite` may replace a node of ops of a `kind`.
+    Inputs that another graph makes get stand-ins, so that no rewrite looks behind them. It is the same graph if nothing
+    changes."""
     new: dict[Value, Value] = {v: v if v.node is None else Value(v.aval) for v in graph.inputs}
     known: dict[Any, tuple[Value, ...]] = {}
     changed = any(v.node is not None for v in graph.inputs)
     for node in graph.nodes:
-        results = _node(node, [new[v] for v in node.inputs], rewrite, known)
-        changed = changed or results is not node.outputs
-        new.update(zip(node.outputs, results, strict=True))
+        outputs = node.outputs
+        asked = rewrite if isinstance(node.step.op, kind) else None
+        results = _node(node, [new[v] for v in node.inputs], asked, known)
+        if results is outputs and len(outputs) == 1:
+            new[outputs[0]] = outputs[0]
+            continue
+        changed = changed or results is not outputs
+        new.update(zip(outputs, results, strict=True))
     return Graph([new[v] for v in graph.inputs], [new[v] for v in graph.outputs]) if changed else graph
 
 
@@ -193,6 +199,9 @@ PASSES: tuple[tuple[str, Rewrite | None], ...] = (
 )
 
 ABOUT: dict[Rewrite | None, type] = {  # the only kind of op that a pass replaces
+    without_neutral: Pointwise,
+    with_repeats_later: Pointwise,
+    without_repeats: Pointwise,
     without_single: Reduction,
     without_idle: Structural,
     with_known_sums: Reduction,
@@ -226,9 +235,9 @@ def simplify(graph: Graph, after: Callable[[str, Graph], None] | None = None) ->
     uses falls away because a graph is walked from its outputs."""
     graph = without_unread(with_simple_regions(graph))
     for name, rewrite in PASSES:
-        kind = ABOUT.get(rewrite)
-        if kind is None or any(isinstance(n.step.op, kind) for n in graph.nodes):
-            graph = rebuild(graph, rewrite)
+        kind = ABOUT.get(rewrite, Op)
+        if kind is Op or any(isinstance(n.step.op, kind) for n in graph.nodes):
+            graph = rebuild(graph, rewrite, kind)
         if after is not None:
             after(name, graph)
     return graph
