@@ -14,7 +14,11 @@ from gradtape.ops.samples import BadSample, Sample, Spec
 IN_GRADIENT = "Not a number (NaN) or infinity (Inf) values detected in gradient."
 
 
-def _checked(xp: Any, x: Any, message: str) -> Any:
+def checked(xp: Any, x: Any, message: str) -> Any:
+    """The array itself.
+
+    Raises:
+      InvalidArgumentError: NaN or infinity among its elements."""
     finite = xp.isfinite(x)
     if not bool(finite.all()):
         raise InvalidArgumentError(f"{message} : Tensor had {found(xp, x)} values: {first(xp, x, finite)}.")
@@ -47,7 +51,7 @@ def _vjp(node: Node, g: Value) -> list[Value | None]:
 
 CHECK_NUMERICS = Opaque(
     "check_numerics",
-    _checked,
+    checked,
     infer=_infer,
     vjp=_vjp,
     signature="()->()",

@@ -7,6 +7,7 @@ from typing import Any
 
 from gradtape.backends.cuda import (
     assembling,
+    checking,
     determinants,
     drawing,
     exponential,
@@ -22,7 +23,7 @@ from gradtape.backends.cuda import (
 )
 from gradtape.ir.graph import Graph
 
-TABLES = (assembling, moves, positions, scattering, windows, scans, drawing, sorting, transforms)
+TABLES = (assembling, moves, positions, scattering, windows, scans, drawing, sorting, transforms, checking)
 OPS: dict[str, Callable[..., Any]] = {name: function for table in TABLES for name, function in table.OPS.items()}
 GRAPHS = (systems, factorizations, determinants, exponential)
 EXPANSIONS: dict[str, Callable[..., Graph]] = {
