@@ -51,6 +51,7 @@ def bitcast_join(cuda: Cuda, x: Any, dtype: DType) -> Any:
     return cuda.xp.ascontiguousarray(x).view(dtype.numpy_dtype).reshape(x.shape[:-1])
 
 
+FREE = frozenset({"bitcast_split", "bitcast_join", "gamma_drawn"})  # the same bytes, in place or copied
 OPS: dict[str, Callable[..., Any]] = {
     f.__name__: f for f in (random_bits, gamma_moment, gamma_drawn, bitcast_split, bitcast_join)
 }

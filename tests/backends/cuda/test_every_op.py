@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from gradtape.backends.cuda.device import Cuda
+from gradtape.backends.cuda.drawing import FREE
 from gradtape.backends.cuda.lowering import Lowering
 from gradtape.backends.cuda.table import OPS
 from gradtape.ir.dtypes import DType
@@ -51,8 +52,8 @@ def wanted(case: Case, dtype: DType) -> tuple[Any, ...] | None:
 
 
 def is_free(op: Op) -> bool:
-    """Whether an op may do nothing: a view, or what hands on its operand."""
-    return op.name in IDLE or (isinstance(op, Structural) and op.view)
+    """Whether an op may compute nothing: a view, or what hands on its operand."""
+    return op.name in FREE or op.name in IDLE or (isinstance(op, Structural) and op.view)
 
 
 @pytest.mark.parametrize("group", range(GROUPS))
