@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from benchmarks import caches, eager, imports, jacobian, memory, opaque, plans, training
+from benchmarks import caches, eager, imports, jacobian, memory, opaque, plans, saving, training
 from benchmarks.workload import Workload
 
-MODULES = (eager, training, opaque, plans, jacobian, imports, memory, caches)
+MODULES = (eager, training, opaque, plans, jacobian, imports, memory, caches, saving)
 ALL: dict[str, Workload] = {w.name: w for module in MODULES for w in module.WORKLOADS}
