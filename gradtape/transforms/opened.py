@@ -33,7 +33,7 @@ def opened(graph: Graph, is_product: IsProduct, expansions: Expansions, own: Con
     for node in graph.nodes:
         operands = [new[id(v)] for v in node.inputs]
         number = _number_of(node)
-        stays = number is not None or node.step.name in own
+        stays = number is not None or (node.step.name in own and all(v.aval.size for v in node.inputs))
         inside = None if stays else _graph_of(node, is_product, expansions)
         if number is not None:
             changed = True
