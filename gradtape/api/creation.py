@@ -16,6 +16,7 @@ from gradtape.ops.arithmetic import ADD, CAST, MULTIPLY, SUBTRACT
 from gradtape.ops.comparison import SELECT
 from gradtape.ops.layout import BROADCAST_TO, RESHAPE
 from gradtape.runtime.convert import as_optional_dtype, convert, convert_all, requested
+from gradtape.runtime.devices import filled
 from gradtape.runtime.dispatch import binary, execute, unary
 from gradtape.runtime.ranges import SymbolicRange
 from gradtape.runtime.tensor import SymbolicTensor, Tensor, from_array, wrap
@@ -102,7 +103,7 @@ def _filled(shape: Any, value: Any, dtype: DType) -> Tensor:
         value = b"" if value == 0 else value
         array: Any = np.full(dims, value, object)
     else:
-        array = np.full(dims, value, dtype.numpy_dtype)
+        array = filled(dims, value, dtype.numpy_dtype)
     return wrap(array if dims else array[()], aval(dims, dtype))
 
 

@@ -11,20 +11,46 @@ from gradtape.backends.formula import HALF
 from gradtape.backends.memory import empty
 from gradtape.backends.writing import product
 from gradtape.kernels.loops import share
-from gradtape.kernels.products import SMALL
+from gradtape.kernels.products import FEWEST, SMALL
 from gradtape.ops.contraction import parts
 
 PLENTY = 1 << 16  # elements of a result from which its memory is worth a question
 REUSED = 16  # so many rows of results for each row of a second matrix, and BLAS takes it faster in order
 PER_ELEMENT = 8  # multiply-adds that take as long as touching an element
+MOST_PARTS = 4  # small products that a larger one is done in
 MATRIX = 32  # rows, columns and summed elements from which one product is worth a call of BLAS
 
 
 def _matrix(a: Any, b: Any) -> Any:
     rows, columns = a.shape[0], b.shape[1]
+    if _parts(rows, a.shape[1], columns) > 1:
+        return _in_parts(a, b, empty((rows, columns), a.dtype))
     if rows * columns < PLENTY:
         return np.matmul(a, b)
     return np.matmul(a, b, out=empty((rows, columns), a.dtype))
+
+
+def _parts(rows: int, inner: int, columns: int) -> int:
+    """In how many small products a product is done that is a little larger than those: BLAS would wake its threads for
+    it, which then keep a core busy for longer than they worked. 1: it is left whole."""
+    each = rows * inner * columns
+    count = -(-each // SMALL)
+    return count if 1 < count <= MOST_PARTS and rows >= count * FEWEST else 1
+
+
+def _in_parts(a: Any, b: Any, out: Any) -> Any:
+    """out = a @ b, so many rows at a time; threads of ours share them."""
+    rows, inner, columns = a.shape[0], a.shape[1], b.shape[1]
+    count = _parts(rows, inner, columns)
+    cuts = [rows * k // count for k in range(count + 1)]
+
+    def run(start: int, stop: int) -> None:
+        for k in range(start, stop):
+            some = slice(cuts[k], cuts[k + 1])
+            np.matmul(a[some], b, out=out[some])
+
+    share(count, rows * inner * columns // PER_ELEMENT, run)
+    return out
 
 
 PLAIN: dict[str, Callable[[Any, Any], Any]] = {
@@ -185,6 +211,8 @@ def _product(a: Any, b: Any, lead: tuple[int, ...]) -> Any:
     rows, inner, columns = a.shape[-2], a.shape[-1], b.shape[-1]
     out = empty((*lead, rows, columns), a.dtype)
     each = rows * inner * columns
+    if not lead and _parts(rows, inner, columns) > 1:
+        return _in_parts(a, b, out)
     if not lead or each > SMALL:
         return np.matmul(a, b, out=out)
 

@@ -194,7 +194,7 @@ def _run(program: ChunkProgram, saved: Sequence[Tensor], target: Any, source: An
             out = empty_beside(block._array, full) if out is None else out
             found = block._array if is_on_device(out) else np.asarray(on_host(block._array))
             out[where] = found.reshape(out[where].shape)
-            del block  # before the next one is made beside it
+            del block, found  # before the next one is made beside it
             start += n
             advance(n * rest)
     out = np.empty(full, source._aval.dtype.numpy_dtype) if out is None else out

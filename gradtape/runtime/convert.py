@@ -35,7 +35,8 @@ def convert(value: Any, dtype: DType | None = None) -> Tensor:
         if isinstance(value, kind):
             return _of_dtype(converter(value), dtype)
     if type(value) in _PYTHON:
-        return _scalar(value, dtype)
+        made = _scalar(value, dtype)
+        return wrap(placed(made._array), made._aval) if STATE.place else made
     if isinstance(value, TensorShape):
         value = np.array(value.as_list(), np.int32)
     if isinstance(value, list | tuple) and _holds_tensor(value):
@@ -81,7 +82,7 @@ def _scalar(value: Any, dtype: DType | None) -> Tensor:
         number = wanted.as_numpy_dtype(value) if wanted.is_integer else _cast(np.asarray(value), wanted)[()]
     except OverflowError:
         raise _out_of_range(value, wanted) from None
-    return wrap(placed(number) if STATE.place else number, aval((), wanted))
+    return wrap(number, aval((), wanted))
 
 
 def _cast(array: Any, dtype: DType) -> Any:
@@ -262,12 +263,12 @@ MAX_SHARED = 1024
 
 
 def shared_scalar(value: Any, dtype: DType) -> Tensor:
-    """A Python number as an operand of an op. One tensor serves all uses of a number, which is safe as long as
-    no user gets hold of it: watching it would watch them all."""
+    """A Python number as an operand of an op. One tensor, on the host, serves all uses of a number, which is safe as
+    long as no user gets hold of it: watching it would watch them all."""
     key = (type(value), value, dtype)
     found = _shared.get(key) if value else None  # 0.0 and -0.0 are one key
     if found is None:
-        found = convert(value, dtype)
+        found = _scalar(value, dtype) if type(value) in _PYTHON else convert(value, dtype)
         if value and len(_shared) < MAX_SHARED:
             _shared[key] = found
             _shared_ids.add(found._id)

@@ -6,6 +6,7 @@ values, which mostly say where and how many; what is made of these alone stays t
 
 from __future__ import annotations
 
+import math
 import threading
 import warnings
 from collections.abc import Callable, Sequence
@@ -138,9 +139,21 @@ def like(array: Any, values: Any) -> Any:
     return device.cuda.array(values) if device is not None and is_on_device(array) else values
 
 
+def filled(shape: tuple[int, ...], value: Any, dtype: Any) -> Any:
+    """An array full of a number, where new tensors go."""
+    device, place = DEVICES.device, STATE.place
+    if device is None or place == "CPU" or (place is None and not _goes(shape, np.dtype(dtype))):
+        return np.full(shape, value, dtype)
+    return device.cuda.filled(shape, value, dtype)
+
+
 def is_for_device(array: Any) -> bool:
     """Whether an array goes to the device unasked."""
-    return bool(array.ndim) and (is_fractional(array.dtype) or array.size > FEW)
+    return _goes(array.shape, array.dtype)
+
+
+def _goes(shape: tuple[int, ...], dtype: np.dtype[Any]) -> bool:
+    return bool(shape) and (is_fractional(dtype) or math.prod(shape) > FEW)
 
 
 def is_fractional(dtype: np.dtype[Any]) -> bool:

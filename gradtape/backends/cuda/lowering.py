@@ -152,12 +152,7 @@ class Lowering:
         if not shape:
             return lambda: self.cuda.number(value)
 
-        def run() -> Any:
-            made = self.cuda.empty(shape, dtype)
-            made.fill(value)
-            return made
-
-        return run
+        return lambda: self.cuda.filled(shape, value, dtype)
 
     def _positions(self, step: Step) -> Kernel:
         known = np.array(list(step.params["value"]), np.int64).view(Known)

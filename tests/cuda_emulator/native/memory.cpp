@@ -83,13 +83,13 @@ Region* region_at(std::uintptr_t address) {
 const Region* region_near(std::uintptr_t address, std::uint64_t distance) {
     for (const auto& region : shared_memory)
         if (address + distance >= region->begin && address < region->end + distance) return region.get();
-    auto after = buffers.upper_bound(address);
-    if (after != buffers.begin()) {
-        const Region* before = std::prev(after)->second.get();
-        if (address < before->end + distance) return before;
-    }
-    if (after != buffers.end() && address + distance >= after->second->begin) return after->second.get();
-    return nullptr;
+    auto next = buffers.upper_bound(address);
+    const Region* before = next == buffers.begin() ? nullptr : std::prev(next)->second.get();
+    const Region* after = next == buffers.end() ? nullptr : next->second.get();
+    if (before != nullptr && address >= before->end + distance) before = nullptr;
+    if (after != nullptr && address + distance < after->begin) after = nullptr;
+    if (before == nullptr || after == nullptr) return before != nullptr ? before : after;
+    return address < before->end || address - before->end < after->begin - address ? before : after;
 }
 
 bool in_a_module(std::uintptr_t address) {

@@ -1,0 +1,114 @@
+"""Names of devices, and scopes that send work to one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+import gradtape as tf
+from gradtape.runtime.devices import DEVICES
+from tests.cuda_emulator import cupy_stand_in
+from tests.cuda_emulator.devices import emulated
+
+HOST, GPU = "/job:localhost/replica:0/task:0/device:CPU:0", "/job:localhost/replica:0/task:0/device:GPU:0"
+
+
+@pytest.fixture
+def gpu() -> Iterator[None]:
+    """A process with an emulated GPU."""
+    before = DEVICES.device
+    with cupy_stand_in.using_device():
+        DEVICES.use(emulated())
+        yield
+        DEVICES.use(None if before is None else before.cuda)
+
+
+@pytest.fixture
+def no_gpu() -> Iterator[None]:
+    """A process without one."""
+    before = DEVICES.device
+    DEVICES.use(None)
+    yield
+    DEVICES.use(None if before is None else before.cuda)
+
+
+def test_the_devices_of_a_process_with_a_gpu(gpu: None) -> None:
+    assert [d.name for d in tf.config.list_physical_devices()] == ["/physical_device:CPU:0", "/physical_device:GPU:0"]
+    assert [d.device_type for d in tf.config.list_physical_devices("GPU")] == ["GPU"]
+    assert [d.name for d in tf.config.list_logical_devices()] == ["/device:CPU:0", "/device:GPU:0"]
+
+
+def test_the_devices_of_a_process_without(no_gpu: None) -> None:
+    assert tf.config.list_physical_devices("GPU") == [] and len(tf.config.list_logical_devices()) == 1
+
+
+@pytest.mark.parametrize("name", ["/GPU:0", "GPU:0", "/device:GPU:0", "gpu:0", GPU])
+def test_a_scope_sends_all_to_a_device(gpu: None, name: str) -> None:
+    with tf.device(name):
+        assert tf.constant(1).device == GPU and (tf.constant([1, 2]) + 1).device == GPU
+
+
+def test_what_goes_to_the_gpu_unasked(gpu: None) -> None:
+    assert tf.constant([1.0]).device == GPU and tf.Variable(1).device == GPU and tf.zeros([100], tf.int32).device == GPU
+    assert tf.constant(1.0).device == HOST and tf.constant([1, 2]).device == HOST and tf.constant(["a"]).device == HOST
+    assert (tf.constant([1, 2]) + 1).device == HOST and tf.cast([1, 2], tf.float32).device == GPU
+    assert tf.random.normal([3]).device == GPU and tf.one_hot([0, 1], 3).device == GPU
+
+
+def test_operands_on_the_host_follow_those_on_the_gpu(gpu: None) -> None:
+    with tf.device("/CPU:0"):
+        x = tf.constant([1.0, 2.0])
+        assert x.device == HOST and (x + 1.0).device == HOST
+    y = tf.constant([3.0, 4.0]) * x
+    assert y.device == GPU and y.numpy().tolist() == [3.0, 8.0]
+
+
+def test_scopes_end(gpu: None) -> None:
+    with tf.device("CPU:0"):
+        with tf.device(None):
+            assert tf.constant([1.0]).device == GPU
+        assert tf.constant([1.0]).device == HOST
+    with pytest.raises(KeyError), tf.device("CPU:0"):
+        raise KeyError
+    assert tf.constant([1.0]).device == GPU
+
+
+def test_names_of_nothing_are_refused() -> None:
+    with pytest.raises(ValueError, match="Write '/CPU:0' or '/GPU:0'"), tf.device("nonsense"):
+        pass
+
+
+def test_work_for_a_gpu_that_is_not_there(no_gpu: None) -> None:
+    assert tf.config.get_soft_device_placement()
+    with tf.device("/GPU:0"):
+        assert tf.constant([1.0]).device == HOST
+    tf.config.set_soft_device_placement(False)
+    try:
+        with pytest.raises(RuntimeError, match="unknown device"), tf.device("/GPU:0"):
+            pass
+    finally:
+        tf.config.set_soft_device_placement(True)
+
+
+def test_products_with_ten_bits(gpu: None) -> None:
+    assert tf.config.experimental.tensor_float_32_execution_enabled() in (True, False)
+    a = np.random.default_rng(0).normal(size=(8, 8)).astype(np.float32)
+    before = tf.config.experimental.tensor_float_32_execution_enabled()
+    try:
+        off, on = [], []
+        for enabled, found in ((False, off), (True, on)):
+            tf.config.experimental.enable_tensor_float_32_execution(enabled)
+            found.append(np.abs((tf.constant(a) @ tf.constant(a)).numpy() - a.astype(np.float64) @ a).max())
+        assert off[0] < 1e-5 < on[0] < 1e-1
+    finally:
+        tf.config.experimental.enable_tensor_float_32_execution(before)
+
+
+def test_memory_of_a_gpu(gpu: None) -> None:
+    x = tf.zeros([1000])
+    found = tf.config.experimental.get_memory_info("GPU:0")
+    assert found["current"] >= 4000 and found["peak"] >= found["current"] and x.device == GPU
+    assert tf.config.experimental.get_memory_info("CPU:0")["current"] == 0
+    tf.config.experimental.set_memory_growth(tf.config.list_physical_devices("GPU")[0], True)
