@@ -6,7 +6,7 @@ from typing import Any
 
 from gradtape.backends.cuda.blas import MATH
 from gradtape.runtime.devices import DEVICES
-from gradtape.runtime.placement import kind_of
+from gradtape.runtime.placement import kind_of, names
 
 __all__ = [
     "enable_tensor_float_32_execution",
@@ -55,7 +55,10 @@ def get_memory_info(device: str) -> dict[str, int]:
     if "GPU" not in device.upper():
         return {"current": 0, "peak": 0}
     if kind != "GPU" or DEVICES.device is None:
-        raise ValueError(f"No matching devices found for {device!r}")
+        raise ValueError(
+            f"No matching devices found for {device!r}: this process has {', '.join(names())}. `gradtape doctor` says "
+            "why."
+        )
     used, most = DEVICES.device.cuda.memory()
     return {"current": used, "peak": most}
 

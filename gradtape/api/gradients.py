@@ -81,6 +81,9 @@ def clip_norm(norm: Any, axes: Any = None) -> Filter:
       norm: a positive number, or a tensor.
       axes: the axes over which norms are taken; by default each tensor has one.
 
+    Raises:
+      ValueError: a number that is not positive.
+
     >>> import gradtape as tf
     >>> v = tf.Variable(2.0)
     >>> with tf.GradientTape() as tape:
@@ -88,11 +91,16 @@ def clip_norm(norm: Any, axes: Any = None) -> Filter:
     >>> float(tape.gradient(y, v))
     2.0
     """
+    if isinstance(norm, int | float) and not norm > 0:
+        raise ValueError(f"`norm` should be positive, got {norm}. `tf.gradients.stop` lets no gradient through.")
     return _filter(f"clip_norm({norm})", lambda up: clip_by_norm(up, norm, axes))
 
 
 def clip_value(low: Any, high: Any) -> Filter:
     """Each element of a gradient is brought between two numbers.
+
+    Raises:
+      ValueError: numbers of which the first is larger.
 
     >>> import gradtape as tf
     >>> x = tf.Variable([1.0, 5.0])
@@ -101,6 +109,8 @@ def clip_value(low: Any, high: Any) -> Filter:
     >>> print(tape.gradient(y, x).numpy())
     [2. 3.]
     """
+    if isinstance(low, int | float) and isinstance(high, int | float) and not low <= high:
+        raise ValueError(f"`low` should not be above `high`, got {low} and {high}.")
     return _filter(f"clip_value({low}, {high})", lambda up: clip_by_value(up, low, high))
 
 

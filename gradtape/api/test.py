@@ -42,6 +42,8 @@ def compute_gradient(
 
     Source: `tf.test.compute_gradient` of TensorFlow 2.
     """
+    if not callable(f):
+        raise TypeError(f"`f` should be a function of tensors, got {type(f).__name__}.")
     if not isinstance(x, list | tuple):
         raise ValueError("`x` must be a list or tuple of the arguments of `f`, got " + type(x).__name__ + ".")
     xs = [convert(v) for v in x]

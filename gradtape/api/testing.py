@@ -48,6 +48,7 @@ def check_gradients(
 
     Raises:
       AssertionError: derivatives that differ; it shows both, the analytic one above, and where they are furthest apart.
+      TypeError: what is no function, or no list of arguments.
       ValueError: an unknown mode or an order below 1; forward mode through a custom gradient that may not be linear and
         came without `jvp`.
 
@@ -58,6 +59,11 @@ def check_gradients(
         raise ValueError(f"`order` should be 1 or more, got {order}.")
     if unknown := [m for m in modes if m not in MODES] or ([] if modes else ["none"]):
         raise ValueError(f"`modes` should be some of {sorted(MODES)}, got {unknown[0]!r}.")
+    if not callable(fn) or not isinstance(args, list | tuple):
+        raise TypeError(
+            "`check_gradients` wants a function and a list of its arguments, got "
+            f"{type(fn).__name__} and {type(args).__name__}."
+        )
     given = [convert(a) if isinstance(a, Tensor | Variable | np.ndarray | float | complex) else a for a in args]
     moved = [k for k, a in enumerate(given) if isinstance(a, Tensor) and a.dtype.is_differentiable]
     if not moved:

@@ -36,10 +36,11 @@ def choice() -> Choice:
     if way == "cpu":
         return Choice("cpu", "GRADTAPE_DEVICE=cpu asks for it; tensors are NumPy arrays")
     if importlib.util.find_spec("cupy") is None:
-        why = "CuPy is not installed; tensors are NumPy arrays (install gradtape[cu13] on a GPU host)"
         if way == "gpu":
-            raise RuntimeError(f"GRADTAPE_DEVICE=gpu asks for a GPU, but {why}.")
-        return Choice("cpu", why)
+            raise RuntimeError(
+                "GRADTAPE_DEVICE=gpu asks for a GPU, but CuPy is not installed. Install it: `pip install gradtape[cu13]`."
+            )
+        return Choice("cpu", "CuPy is not installed; tensors are NumPy arrays (install gradtape[cu13] on a GPU host)")
     try:
         device = nvidia.device()
     except nvidia.NoDevice as e:

@@ -190,7 +190,7 @@ class Placed:
             return self.device(*arrays)
         if self.host is None:
             self.host = self.make_host()
-        return self.host(*map(on_host, arrays)) if STATE.place == "CPU" else self.host(*arrays)
+        return self.host(*map(on_host, arrays))
 
     def goes_to_device(self, arrays: Sequence[Any]) -> bool:
         if STATE.place == "CPU" or any(map(_is_text, arrays)):

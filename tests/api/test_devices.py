@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +15,7 @@ from gradtape.runtime.devices import DEVICES
 from tests.cuda_emulator import cupy_stand_in
 from tests.cuda_emulator.devices import emulated
 
+ROOT = Path(__file__).parents[2]
 HOST, GPU = "/job:localhost/replica:0/task:0/device:CPU:0", "/job:localhost/replica:0/task:0/device:GPU:0"
 
 
@@ -63,6 +67,19 @@ def test_operands_on_the_host_follow_those_on_the_gpu(gpu: None) -> None:
         assert x.device == HOST and (x + 1.0).device == HOST
     y = tf.constant([3.0, 4.0]) * x
     assert y.device == GPU and y.numpy().tolist() == [3.0, 8.0]
+
+
+def test_strings_keep_the_work_on_the_host(gpu: None) -> None:
+    mask = tf.constant([2.0, -1.0]) > 0.0
+    found = tf.where(mask, tf.constant(["a", "b"]), tf.constant(["c", "d"]))
+    assert mask.device == GPU and found.device == HOST and found.numpy().tolist() == [b"a", b"d"]
+
+
+def test_gradtape_as_a_module_on_the_emulated_device() -> None:
+    """In a process of its own: the module gives the device to all of it."""
+    program = "import tests.on_emulated as tf; print(tf.constant([1.0]).device, tf.keras.__name__, tf.float32.name)"
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert ran.stdout.split() == [GPU, "gradtape.keras", "float32"]
 
 
 def test_scopes_end(gpu: None) -> None:

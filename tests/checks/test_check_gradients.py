@@ -172,3 +172,10 @@ def test_wrong_calls() -> None:
     clipped = tf.custom_gradient(lambda x: (x * 1.0, lambda up: tf.clip_by_norm(up, 0.5)))
     with pytest.raises(ValueError, match="Forward mode wants the JVP"):
         tf.testing.check_gradients(clipped, [X], order=1, modes=["forward"])
+
+
+def test_arguments_that_are_no_list_and_functions_that_are_none() -> None:
+    with pytest.raises(TypeError, match="a function and a list of its arguments"):
+        tf.testing.check_gradients(lambda x: x, 3)
+    with pytest.raises(TypeError, match="should be a function of tensors, got int"):
+        tf.test.compute_gradient(3, [1.0])

@@ -239,3 +239,14 @@ def test_a_scope_keeps_no_tensors_that_were_made_in_it() -> None:
         del y
         gc.collect()
         assert array() is None
+
+
+@pytest.mark.parametrize("norm", [0.0, -1.0, float("nan")])
+def test_a_norm_that_would_turn_gradients_around_is_refused(norm: float) -> None:
+    with pytest.raises(ValueError, match="should be positive"):
+        tf.gradients.clip_norm(norm)
+
+
+def test_bounds_that_cross_are_refused() -> None:
+    with pytest.raises(ValueError, match="should not be above `high`"):
+        tf.gradients.clip_value(2.0, 1.0)

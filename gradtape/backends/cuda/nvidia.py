@@ -84,7 +84,10 @@ class Compiler:
 
     def __init__(self, cupy: Any, architecture: str | None = None) -> None:
         self.cupy = cupy
-        self.nvrtc = importlib.import_module("cuda.bindings.nvrtc")
+        try:
+            self.nvrtc = importlib.import_module("cuda.bindings.nvrtc")
+        except (ImportError, RuntimeError, OSError) as e:
+            raise NoDevice(f"NVIDIA's compiler was not found ({e}). Install it: `pip install gradtape[cu13]`.") from e
         self.architecture = architecture or f"sm_{cupy.cuda.Device().compute_capability}"
         version = ".".join(map(str, self._checked(self.nvrtc.nvrtcVersion(), None, 2)))
         self.how = [version, self.architecture, *OPTIONS]
