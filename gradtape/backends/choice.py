@@ -38,7 +38,8 @@ def choice() -> Choice:
     if importlib.util.find_spec("cupy") is None:
         if way == "gpu":
             raise RuntimeError(
-                "GRADTAPE_DEVICE=gpu asks for a GPU, but CuPy is not installed. Install it: `pip install gradtape[cu13]`."
+                "GRADTAPE_DEVICE=gpu asks for a GPU, but CuPy is not installed. Install it: `pip install "
+                "gradtape[cu13]`."
             )
         return Choice("cpu", "CuPy is not installed; tensors are NumPy arrays (install gradtape[cu13] on a GPU host)")
     try:
