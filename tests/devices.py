@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterator
 
@@ -21,6 +22,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    # Tensors that modules of tests make while they are imported are on the host, also where there is a GPU.
+    if config.getoption("--device") != "cuda":
+        os.environ["GRADTAPE_DEVICE"] = "cpu"
+
+
 @pytest.fixture(scope="session", autouse=True)
 def device(request: pytest.FixtureRequest) -> Iterator[None]:
     """The device of the whole session."""
@@ -30,7 +37,7 @@ def device(request: pytest.FixtureRequest) -> Iterator[None]:
     from gradtape.runtime.devices import DEVICES
 
     if where == "cpu":
-        DEVICES.use(None)
+        assert DEVICES.device is None, "something put this process on a device while tests were collected"
         yield
     elif where == "cuda":
         MATH.tf32 = False  # tests compare with numbers of all bits
