@@ -191,8 +191,8 @@ class Program:
         found = []
         for text, grid, block, shared, arguments in self.launches:
             function = self.cuda.function(text)
-            if shared > OPT_IN:
-                function.max_dynamic_shared_size_bytes = shared
+            if shared > OPT_IN:  # never less than another program of the same kernel asked for
+                function.max_dynamic_shared_size_bytes = max(shared, function.max_dynamic_shared_size_bytes)
             found.append((function, grid, block, shared, arguments))
         return found
 

@@ -16,15 +16,17 @@ from gradtape.kernels import disk
 OPTIONS = ("-std=c++17",)
 ADDRESS, INT, LONG = ctypes.c_void_p, ctypes.c_int, ctypes.c_longlong
 GEMM = (
-    *(ADDRESS, INT, INT, INT, INT, INT, ADDRESS),
-    *(ADDRESS, INT, INT, LONG, ADDRESS, INT, INT, LONG, ADDRESS),
-    *(ADDRESS, INT, INT, LONG, INT, INT, INT),
+    *(ADDRESS, INT, INT, LONG, LONG, LONG, ADDRESS),
+    *(ADDRESS, INT, LONG, LONG, ADDRESS, INT, LONG, LONG, ADDRESS),
+    *(ADDRESS, INT, LONG, LONG, LONG, INT, INT),
 )
 FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "cublasCreate_v2": (ADDRESS,),
     "cublasSetStream_v2": (ADDRESS, ADDRESS),
     "cublasGemmStridedBatchedEx": GEMM,
 }
+# Whose sizes have 64 bits: ctypes would cut longer ones without a word. Since CUDA 12.
+WIDE = {"cublasGemmStridedBatchedEx": "cublasGemmStridedBatchedEx_64"}
 
 
 class NoDevice(RuntimeError):
@@ -70,7 +72,9 @@ def cublas() -> Any:
     except (ImportError, RuntimeError, OSError) as e:
         raise NoDevice(f"cuBLAS was not found ({e}). Install it: `pip install gradtape[cu13]`.") from e
     for name, types in FUNCTIONS.items():
-        getattr(library, name).argtypes = types
+        function = library[WIDE.get(name, name)]
+        function.argtypes = types
+        setattr(library, name, function)
     return library
 
 

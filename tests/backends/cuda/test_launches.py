@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 
 import gradtape as tf
+from gradtape.ir.dtypes import float32
+from gradtape.kernels.cuda_launch import Buffer, CudaProgram, Launch
 from gradtape.runtime.devices import DEVICES
 from tests.cuda_emulator import cupy_stand_in
 from tests.cuda_emulator.device import Counts
-from tests.cuda_emulator.devices import emulated
+from tests.cuda_emulator.devices import emulated, fresh
 
 
 @pytest.fixture
@@ -131,3 +133,17 @@ def test_a_jacobian_waits_for_nothing(counts: Counts) -> None:
         tape.watch(x)
         y = model(x)
     assert len(work(counts, lambda: tape.batch_jacobian(y, x))) <= 8
+
+
+def test_a_kernel_keeps_the_most_shared_memory_that_its_programs_ask_for() -> None:
+    """Programs of other extents share the text of a kernel, and each keeps what it has loaded."""
+    text = 'extern "C" __global__ void first(float* out) { extern __shared__ float kept[]; kept[0] = 3; out[0] = kept[0]; }'
+
+    def asking(nbytes: int) -> CudaProgram:
+        return CudaProgram((text,), (Launch("first", 1, 1, nbytes, 4, (Buffer("result", 0, float32),)),), ())
+
+    with fresh() as cuda:
+        results = [((1,), np.float32)]
+        programs = [cuda.program(asking(nbytes), results) for nbytes in (100 << 10, 60 << 10)]
+        for program in (*programs, *programs):
+            assert cuda.host(program()[0]) == 3

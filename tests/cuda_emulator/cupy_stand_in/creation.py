@@ -131,9 +131,9 @@ def broadcast_to(array: ndarray, shape: Any) -> ndarray:
     return array._view(lambda twin: np.broadcast_to(twin, shape))
 
 
-def flip(m: ndarray, axis: Any = None) -> ndarray:
+def flip(a: ndarray, axis: Any = None) -> ndarray:
     """A view from the other end."""
-    return m._view(lambda twin: np.flip(twin, axis))
+    return a._view(lambda twin: np.flip(twin, axis))
 
 
 def diagonal(a: ndarray, offset: int = 0, axis1: int = 0, axis2: int = 1) -> ndarray:
