@@ -1,6 +1,8 @@
-"""Random words and moments of gamma distributions as CUDA kernels. Floor: kernels."""
+"""Random words, numbers drawn by rejection and moments of gamma distributions as CUDA kernels. Floor: kernels."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from gradtape.ir.dtypes import DType, float64, int32, uint32, uint64
 from gradtape.kernels.cuda_entry import ROOMY, Given, blocks_for, entry, integers, program, reach, read, written
@@ -21,6 +23,44 @@ def bits(size: int) -> CudaProgram:
     moved = size * uint32.size + 2 * uint64.size
     lines = ["fill_with_bits(out, state, size);"]
     return program([entry("random_bits", ("drawing.cuh",), given, lines, blocks, moved, comment, ROOMY)])
+
+
+def integers_between(dtype: DType, size: int, low: int, span: int, limit: int) -> CudaProgram:
+    """Integers from `low` on, `span` of them, by words below `limit`; all three modulo 2⁶⁴."""
+    numbers = integers(uint64, low=low, span=span, limit=limit)
+    lines = ["fill_with_integers(out, state, low, span, limit, size);"]
+    return _drawn("random_integers", dtype, size, numbers, lines, 0)
+
+
+def truncated_normals(dtype: DType, size: int) -> CudaProgram:
+    """Standard normal numbers of at most two deviations."""
+    return _drawn("random_truncated_normal", dtype, size, [], ["fill_with_truncated_normals(out, state, size);"], 0)
+
+
+def gamma_numbers(dtype: DType, size: int) -> CudaProgram:
+    """Gamma-distributed numbers; operands: the state, and α for each."""
+    lines = ["fill_with_gamma_numbers(out, state, alpha, size);"]
+    return _drawn("random_gamma", dtype, size, [read("alpha", dtype.name, 1)], lines, size * dtype.size)
+
+
+def counts(dtype: DType, size: int, rate: DType) -> CudaProgram:
+    """Poisson-distributed counts; operands: the state, and λ for each."""
+    lines = ["fill_with_counts(out, state, rates, size);"]
+    return _drawn("random_poisson", dtype, size, [read("rates", rate.name, 1)], lines, size * rate.size)
+
+
+def _drawn(name: str, dtype: DType, size: int, given: Sequence[Given], lines: Sequence[str], moved: int) -> CudaProgram:
+    """A draw, whose first operand is a key and a counter; `moved`: bytes of the others."""
+    blocks = blocks_for(size)
+    every = [
+        written("out", dtype.name),
+        read("state", "uint64", 0),
+        *given,
+        *integers(reach(size, blocks), size=size),
+    ]
+    comment = ["// Each element by words of its own, under keys made of state[0] and state[1]"]
+    moved += size * dtype.size + 2 * uint64.size
+    return program([entry(name, ("drawing.cuh",), every, lines, blocks, moved, comment, ROOMY)])
 
 
 def moments(dtype: DType, size: int, order: int, nodes: int, end: float) -> CudaProgram:

@@ -10,10 +10,10 @@ import numpy as np
 
 from gradtape.api import draws
 from gradtape.api.arguments import dimensions, integer, integers
-from gradtape.api.draws import MASK, mixed
 from gradtape.api.streams import Source, symbolic_source
 from gradtape.ir.dtypes import as_dtype, float32, uint64
 from gradtape.ir.errors import InvalidArgumentError
+from gradtape.ops.random_bits import MASK, mixed
 from gradtape.runtime.convert import convert
 from gradtape.runtime.hosted import hosted
 from gradtape.runtime.tensor import SymbolicTensor, Tensor, from_array
@@ -181,8 +181,8 @@ class Generator:
 
     def split(self, count: Any = 1) -> list[Generator]:
         """Independent generators."""
-        keys = draws.wide_bits((integer(count, "count"),), self._next())
-        return [Generator(state=_state(0, int(k)), alg=PHILOX) for k in keys]
+        keys = draws.full_integers((integer(count, "count"),), uint64, self._next())
+        return [Generator(state=_state(0, int(k)), alg=PHILOX) for k in keys.numpy()]
 
     def __repr__(self) -> str:
         return f"<tf.random.Generator: state={self._state.numpy().tolist()}>"

@@ -163,7 +163,7 @@ def gamma(
     wanted = draws.floating(dtype)
     a, rate = convert_all([alpha, 1.0 if beta is None else beta], wanted)
     dims = (*dimensions(shape, "shape"), *_common(a, rate))
-    drawn = drawn_for(a, draws.gamma(dims, a, wanted, SEEDS.next("gamma", seed)))
+    drawn = drawn_for(a, draws.gamma(dims, a, SEEDS.next("gamma", seed)))
     return drawn if beta is None else drawn / rate
 
 

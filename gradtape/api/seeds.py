@@ -12,8 +12,8 @@ import threading
 import zlib
 from collections import Counter
 
-from gradtape.api.draws import MASK, mixed
 from gradtape.api.streams import Source, Stream
+from gradtape.ops.random_bits import MASK, mixed
 from gradtape.runtime.tensor import Tensor
 from gradtape.runtime.trace import function_tracer
 

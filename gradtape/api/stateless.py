@@ -8,12 +8,12 @@ import numpy as np
 
 from gradtape.api import draws
 from gradtape.api.arguments import dimensions, integer
-from gradtape.api.draws import MASK, mixed
 from gradtape.api.streams import Source, symbolic_source
 from gradtape.ir.dtypes import as_dtype, float32, int32, int64
 from gradtape.ir.errors import InvalidArgumentError
 from gradtape.ops.gamma_draws import GAMMA_DRAWN
 from gradtape.ops.layout import BROADCAST_TO
+from gradtape.ops.random_bits import MASK, mixed
 from gradtape.runtime.convert import convert
 from gradtape.runtime.dispatch import binary, unary
 from gradtape.runtime.operators import operand
@@ -144,7 +144,7 @@ def stateless_gamma(
     """
     wanted = draws.floating(dtype)
     a = convert(operand(alpha, wanted))
-    drawn = drawn_for(a, draws.gamma(dimensions(shape, "shape"), a, wanted, _source(seed, 3)))
+    drawn = drawn_for(a, draws.gamma(dimensions(shape, "shape"), a, _source(seed, 3)))
     return drawn if beta is None else drawn / operand(beta, wanted)
 
 

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from gradtape.ir.aval import Aval, aval
+from gradtape.ir.aval import aval
 from gradtape.ir.dtypes import uint64
 from gradtape.ops.arithmetic import ADD
-from gradtape.runtime.convert import convert
 from gradtape.runtime.dispatch import binary
 from gradtape.runtime.hosted import hosted
 from gradtape.runtime.state import new_id
-from gradtape.runtime.tensor import SymbolicTensor, Tensor, from_array, wrap
-from gradtape.runtime.trace import function_tracer, outside
+from gradtape.runtime.tensor import Tensor, wrap
+from gradtape.runtime.trace import function_tracer
 
 
 class Source(NamedTuple):
@@ -57,29 +56,6 @@ class Stream:
 def state_of(source: Source | Tensor) -> Tensor:
     """The key and counter as a tensor; a traced function has them as one."""
     return source if isinstance(source, Tensor) else wrap(np.array(source, np.uint64), STATE_AVAL)
-
-
-Draw = Callable[..., Any]
-
-
-def drawn(result: Aval, source: Source | Tensor, draw: Draw, operands: Sequence[Any] = ()) -> Tensor:
-    """draw(source, *arrays) as a tensor; in a traced function in each call anew."""
-    state = state_of(source)
-    given = [convert(x) for x in operands]
-    if not any(isinstance(t, SymbolicTensor) for t in (state, *given)):
-        with outside():
-            array = draw(_numbers(state._array), *(np.asarray(t) for t in given))
-        return from_array(np.asarray(array))
-
-    def run(words: Any, *arrays: Any) -> Any:
-        with outside():
-            return np.asarray(draw(_numbers(words), *arrays))[()]
-
-    return hosted(run, [state, *given], [result])[0]
-
-
-def _numbers(words: Any) -> Source:
-    return Source(int(words[0]), int(words[1]))
 
 
 def symbolic_source(make: Callable[..., Sequence[int]], operands: Sequence[Tensor]) -> Tensor:

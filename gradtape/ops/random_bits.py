@@ -16,6 +16,7 @@ from gradtape.ops.samples import Sample, Spec
 M0, M1 = 0xD2511F53, 0xCD9E8D57  # multipliers of the rounds
 W0, W1 = 0x9E3779B9, 0xBB67AE85  # what the key grows by from round to round
 LOW = 0xFFFFFFFF
+MASK = (1 << 64) - 1
 ROUNDS = 10
 
 
@@ -42,15 +43,35 @@ def rounds(counter: tuple[Any, Any, Any, Any], key: tuple[int, int]) -> list[Any
     return [c0, c1, c2, c3]
 
 
+def halves(n: int) -> tuple[int, int]:
+    """The low and the high 32 bits of 64."""
+    return n & LOW, n >> 32
+
+
+def mixed(*numbers: int) -> int:
+    """64 bits that depend on all of the numbers: each is encrypted under a key made of those before."""
+    key = 0
+    for n in numbers:
+        words = rounds((*halves(n & MASK), 0, 0), halves(key))
+        key = words[0] | words[1] << 32
+    return key
+
+
 def _value(xp: Any, state: Any, shape: tuple[int, ...]) -> Any:
-    key, counter = int(state[0]), int(state[1])
-    words = philox(xp, (key & LOW, key >> 32), (counter & LOW, counter >> 32), size_of(shape))
+    words = philox(xp, halves(int(state[0])), halves(int(state[1])), size_of(shape))
     return words.reshape(shape)
 
 
-def _infer(state: Aval, shape: tuple[int, ...]) -> list[Aval]:
+def check_state(state: Aval) -> None:
+    """Raises:
+    ValueError: it is no key and counter.
+    """
     if state.dtype is not uint64 or not TensorShape(state.shape).is_compatible_with((2,)):
         raise ValueError(f"wants a key and a counter as a uint64 tensor of shape (2,), got {state!r}.")
+
+
+def _infer(state: Aval, shape: tuple[int, ...]) -> list[Aval]:
+    check_state(state)
     return [aval(shape, uint32)]
 
 

@@ -21,7 +21,7 @@ from gradtape.kernels.spelling import spells
 from gradtape.ops.call import HostRule, call_step
 from gradtape.ops.op import Step, constant
 from gradtape.runtime.collector import put_off
-from gradtape.runtime.devices import DEVICES, Placed, makes_fractions
+from gradtape.runtime.devices import DEVICES, Placed, make_fractions
 from gradtape.runtime.dispatch import execute
 from gradtape.runtime.indexed_slices import IndexedSlices
 from gradtape.runtime.listing import changes, plan_text
@@ -72,7 +72,7 @@ class CompiledGraph:
             if DEVICES.device is None:
                 made = self._on_cpu()
             else:
-                fractions = makes_fractions(self.avals)
+                fractions = make_fractions(self.avals)
                 made = Placed(self._on_cpu, lambda lowering: lowering.program(self.graph), lambda arrays: fractions)
             self.kernels[STATE.alone] = made
             return made

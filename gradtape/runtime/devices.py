@@ -161,9 +161,14 @@ def is_fractional(dtype: np.dtype[Any]) -> bool:
     return dtype.kind in "fcV"
 
 
-def makes_fractions(avals: Sequence[Aval]) -> bool:
-    """Whether results are arrays with a fraction."""
+def make_fractions(avals: Sequence[Aval]) -> bool:
+    """Whether any of these are arrays with a fraction."""
     return any(v.shape and v.dtype.kind in "fc" for v in avals)
+
+
+def are_for_device(avals: Sequence[Aval]) -> bool:
+    """Whether any of these go to the device unasked when they are new."""
+    return any(_goes(v.dims, v.dtype.numpy_dtype) for v in avals)
 
 
 def _is_text(array: Any) -> bool:

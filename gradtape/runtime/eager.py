@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from gradtape.backends.cpu import lower
-from gradtape.ir.aval import aval_of
+from gradtape.ir.aval import Aval, aval_of
 from gradtape.ir.bounded import Bounded
 from gradtape.ir.graph import Graph, Value
 from gradtape.kernels.spelling import spells
@@ -15,7 +15,7 @@ from gradtape.ops.call import call_step
 from gradtape.ops.op import Step, apply
 from gradtape.ops.opaque import Opaque
 from gradtape.ops.pointwise import Pointwise
-from gradtape.runtime.devices import DEVICES, Placed, makes_fractions
+from gradtape.runtime.devices import DEVICES, Placed, are_for_device, make_fractions
 from gradtape.runtime.state import STATE
 from gradtape.transforms.fuse import fuse
 
@@ -32,18 +32,19 @@ def eager(step: Step) -> Run:
         run = on_cpu(step)
     else:
         is_source = isinstance(step.op, Opaque) and step.op.source
+        goes = are_for_device if is_source else make_fractions
         run = Placed(
             lambda: on_cpu(step),
             lambda lowering: lowering.alone(step),
-            lambda arrays: is_source or _makes_fractions(step, arrays),
+            lambda arrays: _results_are(goes, step, arrays),
         )
     step.lowered[STATE.alone] = run
     return run
 
 
-def _makes_fractions(step: Step, arrays: Sequence[Any]) -> bool:
-    """Whether a step makes arrays with a fraction; an empty stack says nothing of that."""
-    return all(hasattr(a, "dtype") for a in arrays) and makes_fractions(step.infer(tuple(map(aval_of, arrays))))
+def _results_are(goes: Callable[[Sequence[Aval]], bool], step: Step, arrays: Sequence[Any]) -> bool:
+    """Whether a step's results are such; an empty stack says nothing of that."""
+    return all(hasattr(a, "dtype") for a in arrays) and goes(step.infer(tuple(map(aval_of, arrays))))
 
 
 def on_cpu(step: Step) -> Run:

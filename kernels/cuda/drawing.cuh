@@ -1,4 +1,4 @@
-// Random words, and integrals of gamma distributions, as the op table defines them.
+// Random words, numbers drawn by rejection, and integrals of gamma distributions, as the op table defines them.
 #pragma once
 
 #include "functions.cuh"
@@ -40,6 +40,169 @@ DEVICE void fill_with_bits(uint32* out, const uint64* state, I size)
                 if (block * 4 + k < size)
                     out[block * 4 + k] = words[k];
         }
+    }
+}
+
+// ---------------------------------------------------------------- integers
+
+DEVICE uint32 word_of(uint64 key, uint64 counter, uint64 word)
+{
+    const Pack<uint32, 4> w = philox(key, counter, word / 4);
+    const uint32 place = uint32(word) % 4;
+    return place < 2 ? (place == 0 ? w.at[0] : w.at[1]) : (place == 2 ? w.at[2] : w.at[3]);
+}
+
+// Word i of `size` of 64 bits, the high halves of which are drawn first, then the low ones.
+DEVICE uint64 wide_word(uint64 key, uint64 counter, uint64 i, uint64 size)
+{
+    return uint64(word_of(key, counter, i)) << 32 | word_of(key, counter, size + i);
+}
+
+// 64 bits that depend on a key and a number.
+DEVICE uint64 mixed(uint64 key, uint64 number)
+{
+    const Pack<uint32, 4> w = philox(key, 0, number);
+    return uint64(w.at[1]) << 32 | w.at[0];
+}
+
+// The key from which a draw makes those of its purposes and rounds.
+DEVICE uint64 key_of(const uint64* state) { return mixed(mixed(0, state[0]), state[1]); }
+
+// Integers from `low` on, `span` of them (0: all of 64 bits); words from `limit` on (0: none) are drawn again.
+template <class T, class I>
+DEVICE void fill_with_integers(T* out, const uint64* state, uint64 low, uint64 span, uint64 limit, I size)
+{
+    for (I i = thread<I>(); i < size; i += threads<I>()) {
+        uint64 word = wide_word(state[0], state[1], uint64(i), uint64(size));
+        for (uint64 again = 1; limit != 0 && word >= limit; ++again)
+            word = wide_word(mixed(key_of(state), again), 0, uint64(i), uint64(size));
+        out[i] = T((span == 0 ? word : word % span) + low);
+    }
+}
+
+// ---------------------------------------------------------------- numbers drawn by rejection
+// Each element has blocks of its own: one under the key of each purpose, and of each round.
+
+struct Units {
+    float64 u, v;
+};
+
+DEVICE float64 unit_of(uint32 high, uint32 low) { return high * 0x1p-32 + (low >> 11) * 0x1p-53; }
+
+// Two uniform numbers in [0, 1).
+DEVICE Units units(uint64 key, uint64 purpose, uint64 i)
+{
+    const Pack<uint32, 4> w = philox(mixed(key, purpose), 0, i);
+    return {unit_of(w.at[0], w.at[1]), unit_of(w.at[2], w.at[3])};
+}
+
+DEVICE float64 gauss(uint64 key, uint64 purpose, uint64 i)
+{
+    const Units w = units(key, purpose, i);
+    return sqrt(-2.0 * log(1.0 - w.u)) * cos(6.283185307179586 * w.v);
+}
+
+// A number of double precision as the dtype that is asked for, rounded once.
+template <class T> DEVICE T drawn_as(float64 x) { return cast<T>(x); }
+template <> DEVICE float16 drawn_as<float16>(float64 x) { return narrow<float16>(rounded_to_odd(x)); }
+template <> DEVICE bfloat16 drawn_as<bfloat16>(float64 x) { return narrow<bfloat16>(rounded_to_odd(x)); }
+
+template <class T, class I>
+DEVICE void fill_with_truncated_normals(T* out, const uint64* state, I size)
+{
+    const uint64 key = key_of(state);
+    for (I i = thread<I>(); i < size; i += threads<I>()) {
+        float64 z;
+        uint64 round = 0;
+        do
+            z = gauss(key, round++, uint64(i));
+        while (!(abs(z) <= 2.0));
+        out[i] = drawn_as<T>(z);
+    }
+}
+
+// By the method of Marsaglia and Tsang, for 0 < a < infinity.
+DEVICE float64 gamma_number(float64 a, uint64 key, uint64 i)
+{
+    const float64 d = (a < 1 ? a + 1 : a) - 1 / 3.0, c = 1 / sqrt(9 * d);
+    float64 x = 0;
+    bool found = false;
+    for (uint64 round = 0; !found; ++round) {
+        const float64 z = gauss(key, 2 * round + 2, i), root = 1 + c * z;
+        if (root > 0) {
+            const float64 v = root * root * root;
+            x = d * v;
+            found = log(1 - units(key, 2 * round + 3, i).u) < 0.5 * z * z + d * (1 - v + log(v));
+        }
+    }
+    return a < 1 ? exp(log(x) + log(1 - units(key, 0, i).u) / a) : x;
+}
+
+template <class T, class I>
+DEVICE void fill_with_gamma_numbers(T* out, const uint64* state, const T* alpha, I size)
+{
+    const uint64 key = key_of(state);
+    for (I i = thread<I>(); i < size; i += threads<I>()) {
+        const float64 a = float64(widen(alpha[i]));
+        const bool usable = a > 0 && is_finite(a);
+        out[i] = drawn_as<T>(usable ? gamma_number(a, key, uint64(i)) : a >= 0 ? a : not_a_number<float64>());
+    }
+}
+
+// The smallest k whose distribution function exceeds a uniform number, for 0 < rate < 10.
+DEVICE float64 inverted_count(float64 rate, float64 u)
+{
+    float64 k = 0, term = exp(-rate), total = term;
+    for (bool more = u >= total; more; more = u >= total && term > 1e-18) {
+        k += 1;
+        term *= rate / k;
+        total += term;
+    }
+    return k;
+}
+
+// By Stirling's series from 10 on.
+DEVICE float64 log_factorial(float64 k)
+{
+    if (k < 10) {
+        float64 product = 1;
+        for (float64 j = 2; j <= k; j += 1)
+            product *= j;
+        return log(product);
+    }
+    const float64 series = 1 / (12 * k) - 1 / (360 * k * k * k) + 1 / (1260 * k * k * k * k * k);
+    return k * log(k) - k + 0.5 * log(6.283185307179586 * k) + series;
+}
+
+// By Hoermann's transformed rejection, for 10 <= rate < infinity.
+DEVICE float64 rejected_count(float64 rate, uint64 key, uint64 i)
+{
+    const float64 b = 0.931 + 2.53 * sqrt(rate), a = -0.059 + 0.02483 * b;
+    const float64 inverse = 1.1239 + 1.1328 / (b - 3.4), fast = 0.9277 - 3.6224 / (b - 2);
+    for (uint64 round = 0;; ++round) {
+        const Units w = units(key, round + 1, i);
+        const float64 u = w.u - 0.5, v = w.v, near = 0.5 - abs(u);
+        const float64 k = floor((2 * a / near + b) * u + rate + 0.43);
+        if (near >= 0.07 && v <= fast)
+            return k;
+        if (k >= 0 && (near >= 0.013 || v <= near)
+            && log(v * inverse / (a / (near * near) + b)) <= k * log(rate) - rate - log_factorial(k))
+            return k;
+    }
+}
+
+template <class T, class S, class I>
+DEVICE void fill_with_counts(T* out, const uint64* state, const S* rates, I size)
+{
+    const uint64 key = key_of(state);
+    for (I i = thread<I>(); i < size; i += threads<I>()) {
+        const float64 rate = float64(widen(rates[i]));
+        float64 found = rate == 0 ? 0.0 : not_a_number<float64>();
+        if (rate > 0 && rate < 10)
+            found = inverted_count(rate, units(key, 0, uint64(i)).u);
+        else if (rate >= 10 && is_finite(rate))
+            found = rejected_count(rate, key, uint64(i));
+        out[i] = drawn_as<T>(found);
     }
 }
 

@@ -1,5 +1,5 @@
 """What opaque ops are, as Python loops over single elements. Nothing but its text says what such an op does, so each
-has a reference of its own; `random_bits` follows the published algorithm in Python's integers."""
+has a reference of its own."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import mpmath
 import numpy as np
 
 from tests.op_table.bytes_reference import BYTES
+from tests.op_table.draw_reference import DRAWS
 from tests.op_table.matrix_reference import MATRICES
 from tests.op_table.order_reference import ORDER
 from tests.op_table.window_reference import fold
@@ -67,26 +68,6 @@ def _cumsum(operands: Sequence[Any], shape: Places, axis: int, exclusive: bool, 
     return out
 
 
-def philox(counter: Sequence[int], key: Sequence[int]) -> list[int]:
-    """One block of Philox 4x32 with 10 rounds, from the paper's own description."""
-    c, k = list(counter), list(key)
-    for _ in range(10):
-        high0, low0 = divmod(0xD2511F53 * c[0], 2**32)
-        high1, low1 = divmod(0xCD9E8D57 * c[2], 2**32)
-        c = [high1 ^ c[1] ^ k[0], low1, high0 ^ c[3] ^ k[1], low0]
-        k = [(k[0] + 0x9E3779B9) % 2**32, (k[1] + 0xBB67AE85) % 2**32]
-    return c
-
-
-def _random_bits(operands: Sequence[Any], result: Places, shape: Places) -> Any:
-    key, counter = operands[0]
-    out = _zeros(result)
-    for number, at in enumerate(np.ndindex(*result)):
-        block, word = divmod(number, 4)
-        out[at] = philox([*_words(block), *_words(counter)], _words(key))[word]
-    return out
-
-
 def _gamma_moment(operands: Sequence[Any], shape: Places, order: int) -> Any:
     out = _zeros(shape)
     for at in np.ndindex(*shape):
@@ -100,11 +81,6 @@ def _gamma_moment(operands: Sequence[Any], shape: Places, order: int) -> Any:
     return out
 
 
-def _words(n: int) -> list[int]:
-    """The low and the high 32 bits."""
-    return [n % 2**32, n // 2**32]
-
-
 OPAQUE: dict[str, Callable[..., Any]] = (
     {
         "argmax": _first(lambda a, b: a > b),
@@ -116,11 +92,11 @@ OPAQUE: dict[str, Callable[..., Any]] = (
         "gamma_moment": _gamma_moment,
         "gather": _gather,
         "gather_rows": _gather,
-        "random_bits": _random_bits,
         "scatter_add": _scatter_add,
         "scatter_rows": _scatter_add,
     }
     | BYTES
+    | DRAWS
     | MATRICES
     | ORDER
 )

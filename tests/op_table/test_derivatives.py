@@ -30,6 +30,7 @@ pytestmark = pytest.mark.filterwarnings("error")
 DECLARED_OTHERWISE = {
     "assigned": "its gradient is that of the variable, and its slope that of what was assigned",
     "stop_gradient": "its gradient is none, whatever its slope",
+    "random_gamma": "the gradient of what it draws is declared by `gamma_drawn`",
     "gamma_drawn": "its gradient is that of a number which was drawn for its shape parameter",
 }
 

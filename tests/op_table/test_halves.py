@@ -63,9 +63,11 @@ def threes(case: Case) -> list[Any]:
 
 
 def accumulates(op: Op) -> bool:
-    """Ops that may add many elements up, with a floating operand; matrices with a structure do not get longer."""
+    """Ops that may add many elements up, with a floating operand; matrices with a structure do not get longer, and what
+    draws does not add."""
     kinds = Reduction | Contraction | Composite | Opaque
-    if not isinstance(op, kinds) or any(s.structure for s in op.samples[0].specs):
+    draws = isinstance(op, Opaque) and op.source
+    if not isinstance(op, kinds) or draws or any(s.structure for s in op.samples[0].specs):
         return False
     return CASES[op.name][0].is_free and CASES[op.name][0].takes(float16)
 

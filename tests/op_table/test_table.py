@@ -11,7 +11,7 @@ from gradtape.ir.dtypes import complex128, float16, float32, float64
 from gradtape.ops.op import Op, all_ops, lookup
 from gradtape.ops.samples import Sample, Spec
 from tests.op_table.cases import CASES, WITHOUT_SAMPLES, Case, each_op
-from tests.op_table.opaque_reference import philox
+from tests.op_table.draw_reference import philox
 from tests.op_table.tally import Checks, table
 
 

@@ -1,17 +1,20 @@
-"""Random words, moments of gamma distributions, bytes read as another dtype, on a device. Floor: backends."""
+"""Random numbers, moments of gamma distributions, bytes read as another dtype, on a device. Floor: backends."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from gradtape.backends.cuda.device import Cuda
 from gradtape.ir.dtypes import DType, of_numpy
-from gradtape.kernels.cuda_drawing import bits, moments
+from gradtape.kernels.cuda_drawing import bits, counts, gamma_numbers, integers_between, moments, truncated_normals
+from gradtape.kernels.cuda_launch import CudaProgram
 from gradtape.ops.gamma_draws import NODES, REACH, rule
+from gradtape.ops.random_bits import MASK
+from gradtape.ops.random_draws import limit_of
 
 
 def random_bits(cuda: Cuda, state: Any, shape: tuple[int, ...]) -> Any:
@@ -21,6 +24,45 @@ def random_bits(cuda: Cuda, state: Any, shape: tuple[int, ...]) -> Any:
         return cuda.empty(shape, np.uint32)
     program = cuda.once(("random_bits", shape), lambda: cuda.program(bits(size), [(shape, np.uint32)]))
     return program(state)[0]
+
+
+def random_integers(cuda: Cuda, state: Any, shape: tuple[int, ...], low: int, span: int, dtype: DType) -> Any:
+    """Those of the host, bit for bit."""
+    numbers = (low & MASK, span & MASK, limit_of(span) & MASK)
+    return _drawn(
+        cuda, ("random_integers", *numbers), shape, dtype, [state], lambda n: integers_between(dtype, n, *numbers)
+    )
+
+
+def random_truncated_normal(cuda: Cuda, state: Any, shape: tuple[int, ...], dtype: DType) -> Any:
+    return _drawn(cuda, ("random_truncated_normal",), shape, dtype, [state], lambda n: truncated_normals(dtype, n))
+
+
+def random_gamma(cuda: Cuda, state: Any, alpha: Any, shape: tuple[int, ...]) -> Any:
+    dtype = of_numpy(alpha.dtype)
+    operands = [state, cuda.xp.broadcast_to(alpha, shape)]
+    return _drawn(cuda, ("random_gamma",), shape, dtype, operands, lambda n: gamma_numbers(dtype, n))
+
+
+def random_poisson(cuda: Cuda, state: Any, rate: Any, shape: tuple[int, ...], dtype: DType) -> Any:
+    of = of_numpy(rate.dtype)
+    operands = [state, cuda.xp.broadcast_to(rate, shape)]
+    return _drawn(cuda, ("random_poisson", of), shape, dtype, operands, lambda n: counts(dtype, n, of))
+
+
+def _drawn(
+    cuda: Cuda,
+    key: tuple[Any, ...],
+    shape: tuple[int, ...],
+    dtype: DType,
+    operands: Sequence[Any],
+    render: Callable[[int], CudaProgram],
+) -> Any:
+    """What the kernel of a draw makes; `render`: its program for so many elements."""
+    size, result = math.prod(shape), (shape, dtype.numpy_dtype)
+    if not size:
+        return cuda.empty(*result)
+    return cuda.once((*key, *result), lambda: cuda.program(render(size), [result]))(*operands)[0]
 
 
 def gamma_moment(cuda: Cuda, a: Any, x: Any, order: int) -> Any:
@@ -52,6 +94,7 @@ def bitcast_join(cuda: Cuda, x: Any, dtype: DType) -> Any:
 
 
 FREE = frozenset({"bitcast_split", "bitcast_join", "gamma_drawn"})  # the same bytes, in place or copied
+DRAWS = (random_bits, random_integers, random_truncated_normal, random_gamma, random_poisson)
 OPS: dict[str, Callable[..., Any]] = {
-    f.__name__: f for f in (random_bits, gamma_moment, gamma_drawn, bitcast_split, bitcast_join)
+    f.__name__: f for f in (*DRAWS, gamma_moment, gamma_drawn, bitcast_split, bitcast_join)
 }

@@ -1,4 +1,4 @@
-"""What each op executed on the emulated device, for the end of the run."""
+"""A device for a test's process; what each op executed on the emulated device, for the end of the run."""
 
 from __future__ import annotations
 
@@ -8,6 +8,10 @@ from collections.abc import Callable, Iterator, Sequence
 import pytest
 
 from gradtape.backends.cuda.blas import MATH
+from gradtape.runtime.devices import DEVICES
+from tests.cuda_emulator import cupy_stand_in
+from tests.cuda_emulator.device import Counts
+from tests.cuda_emulator.devices import emulated
 from tests.devices import EXECUTED
 
 
@@ -17,6 +21,16 @@ def executed(request: pytest.FixtureRequest) -> Iterator[Callable[[str, Sequence
     found: dict[str, Counter[str]] = {}
     yield lambda op, names: found.setdefault(op, Counter()).update(names)
     request.node.user_properties.extend((EXECUTED, (op, dict(names))) for op, names in found.items())
+
+
+@pytest.fixture
+def counts() -> Iterator[Counts]:
+    """A device for this process, and its counts."""
+    before = DEVICES.device
+    with cupy_stand_in.using_device() as device:
+        DEVICES.use(emulated())
+        yield device.counts
+        DEVICES.use(None if before is None else before.cuda)
 
 
 @pytest.fixture(autouse=True)

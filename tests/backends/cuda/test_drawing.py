@@ -1,15 +1,22 @@
-"""Random words are those of the host, bit for bit; moments of gamma distributions agree with it."""
+"""Random words and integers are those of the host, bit for bit; numbers that are drawn by rejection accept the same
+proposals; moments of gamma distributions agree with it."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
+import gradtape as tf
 from gradtape.backends.cuda import drawing
+from gradtape.backends.cuda.table import OPS
+from gradtape.ir import dtypes
 from gradtape.ops.op import lookup
 from tests.backends.cuda.running import on_device
+from tests.cuda_emulator.device import Counts
 from tests.cuda_emulator.devices import fresh
 from tests.op_table.running import results_of
 
@@ -38,6 +45,79 @@ def test_words_are_written_in_packs_and_nothing_waits() -> None:
         device.synchronize("count")
         (launch,) = device.counts.launches
         assert sum(t.wide_writes for t in launch.traffic.values()) == 2500
+
+
+STATE = np.array([2**63 + 11, 5 << 40], np.uint64)
+ALPHAS = [0.0, np.nan, np.inf, -1.0, 1e-3, 0.3, 0.999, 1.0, 2.5, 100.0, 1e5]
+RATES = [0.0, np.nan, np.inf, -1.0, 1e-3, 1.0, 9.99, 10.0, 12.0, 300.0, 1e7]
+DRAWS: dict[str, tuple[str, list[Any], dict[str, Any]]] = {
+    "signed integers": ("random_integers", [], {"shape": (7, 13), "low": -5, "span": 11, "dtype": dtypes.int64}),
+    "half of all words": (
+        "random_integers",
+        [],
+        {"shape": (501,), "low": -(2**63), "span": 2**63 + 1, "dtype": dtypes.int64},
+    ),
+    "bytes": ("random_integers", [], {"shape": (1001,), "low": -128, "span": 256, "dtype": dtypes.int8}),
+    "all words": ("random_integers", [], {"shape": (5,), "low": 0, "span": 2**64, "dtype": dtypes.uint64}),
+    **{
+        f"truncated normal {dtype.name}": ("random_truncated_normal", [], {"shape": (400,), "dtype": dtype})
+        for dtype in (dtypes.float64, dtypes.float32, dtypes.float16, dtypes.bfloat16)
+    },
+    **{
+        f"gamma {dtype.name}": ("random_gamma", [np.array(ALPHAS).astype(dtype.numpy_dtype)], {"shape": (40, 11)})
+        for dtype in (dtypes.float64, dtypes.float32, dtypes.bfloat16)
+    },
+    **{
+        f"Poisson {dtype.name}": ("random_poisson", [np.array(RATES)], {"shape": (40, 11), "dtype": dtype})
+        for dtype in (dtypes.float64, dtypes.float32, dtypes.int32)
+    },
+    "Poisson of whole rates": ("random_poisson", [np.array([3, 40])], {"shape": (30, 2), "dtype": dtypes.int64}),
+}
+
+
+def test_draws() -> None:
+    """Where another proposal were accepted, the number would be quite another one."""
+    found = on_device(
+        [
+            lambda cuda, name=name, given=given, params=params: OPS[name](
+                cuda, *map(cuda.array, [STATE, *given]), **params
+            )
+            for name, given, params in DRAWS.values()
+        ]
+    )
+    for (about, (name, given, params)), (got,) in zip(DRAWS.items(), found, strict=True):
+        (want,) = results_of(lookup(name).bind(**params), [STATE, *given])
+        assert (got.dtype, got.shape) == (want.dtype, want.shape), about
+        if want.dtype.kind in "iu":
+            np.testing.assert_array_equal(got, want, about)
+        else:
+            step = float(ml_dtypes.finfo(want.dtype).eps)
+            np.testing.assert_allclose(
+                got.astype(np.float64), want.astype(np.float64), 2e-14 if step < 1e-9 else step, 1e-15, err_msg=about
+            )
+
+
+CALLS: dict[str, Callable[[], Any]] = {
+    "truncated_normal": lambda: tf.random.truncated_normal([100]),
+    "integers": lambda: tf.random.uniform([100], 0, 7, tf.int32),
+    "gamma": lambda: tf.random.gamma([50], [0.5, 2.0]),
+    "poisson": lambda: tf.random.poisson([50], [0.5, 20.0]),
+    "categorical": lambda: tf.random.categorical(tf.ones([4, 30]), 9),
+    "shuffle": lambda: tf.random.shuffle(tf.ones([100, 3])),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_calls_draw_on_the_device_and_wait_for_nothing(name: str, counts: Counts) -> None:
+    call = CALLS[name]
+    tf.random.set_seed(3)
+    with tf.device("/CPU:0"):
+        want = call()
+    tf.random.set_seed(3)
+    got, traced = call(), tf.function(call)()
+    assert "GPU" in got.device and not counts.synchronizations
+    assert (traced.shape, traced.dtype) == (want.shape, want.dtype)
+    np.testing.assert_allclose(got.numpy(), want.numpy(), rtol=1e-6)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])

@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import pytest
 
 import gradtape as tf
 from gradtape.ir.dtypes import float32
 from gradtape.kernels.cuda_launch import Buffer, CudaProgram, Launch
-from gradtape.runtime.devices import DEVICES
 from tests.cuda_emulator import cupy_stand_in
 from tests.cuda_emulator.device import Counts
-from tests.cuda_emulator.devices import emulated, fresh
-
-
-@pytest.fixture
-def counts() -> Iterator[Counts]:
-    """A device for this process, and its counts."""
-    before = DEVICES.device
-    with cupy_stand_in.using_device() as device:
-        DEVICES.use(emulated())
-        yield device.counts
-        DEVICES.use(None if before is None else before.cuda)
+from tests.cuda_emulator.devices import fresh
 
 
 def work(counts: Counts, f: Callable[[], Any]) -> list[str]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from gradtape.ir.dtypes import bfloat16, complex64, complex128, float16, float32, float64, int8
-from gradtape.kernels.cuda_drawing import bits, moments
+from gradtape.kernels.cuda_drawing import bits, counts, gamma_numbers, integers_between, moments, truncated_normals
 from gradtape.kernels.cuda_launch import CudaProgram
 from gradtape.kernels.cuda_scans import STAGES, scan
 from gradtape.kernels.cuda_sorting import Order, keys, positions, sorted_rows
@@ -38,6 +38,8 @@ def programs() -> Iterator[CudaProgram]:
     for dtype in (float32, float64, bfloat16):
         order = Order(dtype, (30, 2000), 1, 30, True)
         yield from (sorted_rows(order), keys(order), positions(order))
+    yield from (integers_between(int8, 100, 3, 7, 2**64 - 2), truncated_normals(bfloat16, 100))
+    yield from (gamma_numbers(float16, 100), counts(int8, 100, float16), counts(float64, 100, float64))
     yield from (bits(100), moments(float16, 5, 1, 44, 42.0), half_spectrum(complex64, (2, 5), 8))
 
 
