@@ -234,6 +234,7 @@ from gradtape.ir.dtypes import float16 as half
 from gradtape.ir.dtypes import float64 as double
 from gradtape.ir.errors import NotVectorizable
 from gradtape.ir.shapes import TensorShape
+from gradtape.kernel_ops import kernel_op
 from gradtape.module import Module
 from gradtape.overrides import RegisterGradient, gradient_override_map, override_gradient
 from gradtape.recomputation import recompute_grad
@@ -365,6 +366,7 @@ __all__ = [
     "is_tensor",
     "jvp",
     "keras",
+    "kernel_op",
     "laplacian",
     "less",
     "less_equal",

@@ -10,6 +10,8 @@ from gradtape.runtime.convert import convert, convert_all
 from gradtape.runtime.dispatch import binary, unary
 from gradtape.runtime.tensor import EagerTensor, Tensor
 
+DECLARED: dict[Callable[..., Any], Pointwise] = {}  # functions, and the ops that they are
+
 _KINDS = {"f": "floating", "c": "complex", "i": "integer", "u": "unsigned integer", "b": "bool", "s": "string"}
 
 
@@ -21,6 +23,7 @@ def _document(f: Callable[..., Any], name: str, op: Pointwise, call: str, result
     note = f"\n\n{op.notes}" if op.notes else ""
     shown = ".round(4)" if op.result == "same" and "f" in op.accepts else ""
     f.__name__ = f.__qualname__ = name
+    DECLARED[f] = op
     f.__doc__ = f"""{op.doc}{note}
 
     Args:

@@ -50,7 +50,7 @@ class _Writer:
         self.held: dict[Expr, str] = {}  # the buffer in which a temporary is
         self.buffers: dict[str, Any] = {}  # by name: their dtypes
         self.free: list[str] = []
-        self.env: dict[str, Any] = {"np": np, "empty": empty}
+        self.env: dict[str, Any] = {"np": np, "empty": empty, "typed": kinds[-1].dtype.type}
         self.once: list[str] = []
         self.each: list[str] = []
 
@@ -78,7 +78,8 @@ class _Writer:
         function, writes = self.functions[e.op]
         self.env[f"f_{e.op}"] = function
         kind = _Kind(self._dtype(e, function), any(self.kinds[a].varies for a in e.args))
-        arguments = ", ".join(self.names[a] for a in e.args)
+        typed = "" if writes else "typed"  # what is no ufunc gets numbers of the operands' dtype
+        arguments = ", ".join(f"{typed}({self.names[a]})" if a.op == "number" else self.names[a] for a in e.args)
         self.names[e], self.kinds[e] = f"t{k}", kind
         if not kind.varies:
             self.once.append(f"t{k} = f_{e.op}({arguments})")
@@ -97,7 +98,8 @@ class _Writer:
 
     def _dtype(self, e: Expr, function: Callable[..., Any]) -> Any:
         """The dtype of a step's result, from running it on ones."""
-        ones = [a.leaf if a.op == "number" else np.ones((), self.kinds[a].dtype)[()] for a in e.args]
+        number = (lambda leaf: leaf) if isinstance(function, np.ufunc) else self.env["typed"]
+        ones = [number(a.leaf) if a.op == "number" else np.ones((), self.kinds[a].dtype)[()] for a in e.args]
         with np.errstate(all="ignore"):
             return function(*ones).dtype
 

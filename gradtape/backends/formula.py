@@ -69,7 +69,7 @@ def _pointwise(name: str, e: Expr) -> Pointwise:
 
 
 def _straight_line(name: str, operands: Sequence[str], formula: Expr, lower: Lower) -> Callable[..., Any]:
-    """One assignment per op, each distinct subexpression once."""
+    """One assignment per op, each distinct subexpression once. What is no ufunc gets numbers of the operands' dtype."""
     env: dict[str, Any] = {}
     names: dict[Expr, str] = {}
     lines: list[str] = []
@@ -81,10 +81,13 @@ def _straight_line(name: str, operands: Sequence[str], formula: Expr, lower: Low
         elif e.op == "number":
             names[e] = f"float({str(e.leaf)!r})" if isinstance(e.leaf, float) else repr(e.leaf)
         else:
-            env[f"_{e.op}"] = lower(_pointwise(name, e).bind())
+            op = _pointwise(name, e)
+            env[f"_{e.op}"] = lower(op.bind())
             names[e] = f"t{len(lines)}"
-            lines.append(f"    {names[e]} = _{e.op}({', '.join(names[a] for a in e.args)})")
-    source = "\n".join([f"def {name}({', '.join(operands)}):", *lines, f"    return {names[formula]}"])
+            typed = f"{operands[-1]}.dtype.type" if op.ufunc is None else ""
+            given = (f"{typed}({names[a]})" if a.op == "number" else names[a] for a in e.args)
+            lines.append(f"    {names[e]} = _{e.op}({', '.join(given)})")
+    source = "\n".join([f"def formula({', '.join(operands)}):", *lines, f"    return {names[formula]}"])
     exec(compile(source, f"<gradtape formula {name}>", "exec"), env)
-    function: Callable[..., Any] = env[name]
+    function: Callable[..., Any] = env["formula"]
     return function

@@ -62,7 +62,8 @@ class Step:
 
 
 class Op:
-    """What all kinds share. A subclass says how results are inferred and how cotangents are pulled back."""
+    """What all kinds share. A subclass says how results are inferred and how cotangents are pulled back. `listed`: it
+    is found by its name, in the op table; one that a program makes while it runs is not."""
 
     kind = "op"
 
@@ -74,6 +75,7 @@ class Op:
         samples: Iterable[Sample] = (),
         errors: Iterable[BadSample] = (),
         notes: str = "",
+        listed: bool = True,
     ) -> None:
         self.name = name
         self.doc = doc
@@ -81,7 +83,8 @@ class Op:
         self.errors = tuple(errors)
         self.notes = notes
         self.steps: dict[Any, Step] = {}
-        register(self)
+        if listed:
+            register(self)
 
     def bind(self, **params: Any) -> Step:
         """The step of this op with these static parameters (hashable values)."""

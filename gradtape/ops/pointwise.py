@@ -15,7 +15,7 @@ from gradtape.ir.shapes import Shape, broadcast, broadcast_axes, shape_text
 from gradtape.ops.op import Cotangent, Op, Rule, apply, constant, emit, lookup
 from gradtape.ops.samples import BadSample, Sample, Spec
 
-Partial = Callable[..., Any] | int | None
+Partial = Callable[..., Any] | Expr | int | None
 
 REAL = "f"
 NUMERIC = "fciu"
@@ -46,7 +46,7 @@ class Pointwise(Op):
     def __init__(
         self,
         name: str,
-        value: str | Callable[..., Any] | None,
+        value: str | Callable[..., Any] | Expr | None,
         partials: Sequence[Partial] = (),
         *,
         array: Callable[..., Any] | None = None,
@@ -65,10 +65,11 @@ class Pointwise(Op):
         errors: Iterable[BadSample] = (),
         doc: str = "",
         notes: str = "",
+        listed: bool = True,
     ) -> None:
         self.operands = tuple(operands.split())
         self.ufunc = value if isinstance(value, str) else None
-        self.formula = trace(value) if callable(value) else None
+        self.formula = trace(value) if callable(value) else value if isinstance(value, Expr) else None
         self.array = array
         self.partials = tuple(trace(p) if callable(p) else p for p in partials)
         self.accepts, self.result, self.condition = accepts, result, condition
@@ -77,7 +78,7 @@ class Pointwise(Op):
         self.domain = tuple(domain) if domain else ((-2.0, 2.0),) * len(self.operands)
         self.avoid = avoid
         drawn = tuple(samples) or tuple(self._samples())
-        super().__init__(name, doc=doc, samples=drawn, errors=errors, notes=notes)
+        super().__init__(name, doc=doc, samples=drawn, errors=errors, notes=notes, listed=listed)
 
     def _samples(self) -> Iterable[Sample]:
         shapes: list[tuple[tuple[int, ...], ...]] = [((2, 3),) * 3, ((),) * 3, ((0, 2),) * 3, ((1,),) * 3]

@@ -5,12 +5,14 @@ file cannot hold a cycle."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from gradtape.ir.aval import Aval
 from gradtape.ir.graph import Graph, Node, Value
 from gradtape.ops.call import BENT, CALL, RULED, Ruled, call_step, ruled_step, unknown_rule
+from gradtape.ops.formulas import ScalarFunction
 from gradtape.ops.op import Op, Step, apply, lookup
 from gradtape.saving import rules, values
 from gradtape.saving.damage import Damaged, fields, listed, numbered
@@ -58,7 +60,7 @@ def write_graph(graph: Graph) -> dict[str, Any]:
     """
     place = {id(v): i for i, v in enumerate(graph.inputs)}
     nodes = []
-    for node in graph.nodes:
+    for node in itertools.chain.from_iterable(map(_listed, graph.nodes)):
         nodes.append(_node(node, [place[id(v)] for v in node.inputs]))
         for v in node.outputs:
             place[id(v)] = len(place)
@@ -67,6 +69,12 @@ def write_graph(graph: Graph) -> dict[str, Any]:
         "nodes": nodes,
         "outputs": [place[id(v)] for v in graph.outputs],
     }
+
+
+def _listed(node: Node) -> Sequence[Node]:
+    """A node as such that files name: a formula of a program's own is written out."""
+    op = node.step.op
+    return op.opened(node) if isinstance(op, ScalarFunction) else [node]
 
 
 def _node(node: Node, inputs: list[int]) -> dict[str, Any]:

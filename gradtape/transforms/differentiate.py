@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from gradtape.ir.aval import Aval
 from gradtape.ir.graph import Graph, Node, Value, order
 from gradtape.ops.call import Call
 from gradtape.ops.control import Region, While, total
+from gradtape.ops.formulas import ScalarFunction
 from gradtape.ops.op import CONSTANT, Constant, Cotangent, Step, apply, emit
 from gradtape.transforms.control import REGIONS, keeping
 from gradtape.transforms.dependence import dependent as dependent
@@ -60,12 +61,32 @@ def _total(held: dict[int, list[Cotangent]], v: Value) -> Cotangent | None:
 
 
 def pull(node: Node, cotangents: list[Cotangent | None], wanted: list[bool]) -> list[Cotangent | None]:
-    """The rule of a node: its op's, or the one made from the graphs of a call, a branch or a loop."""
+    """The rule of a node: its op's, or the one made from the graphs of a call, a branch, a loop or a formula."""
     region = REGIONS.get(type(node.step.op))
     if region is not None:
         return region(node, cotangents, wanted, _pull_back)
-    rule = _pull_call if isinstance(node.step.op, Call) else node.step.op.pull
+    op = node.step.op
+    if isinstance(op, ScalarFunction) and not op.partials:
+        return _pull_formula(node, op.opened(node), cotangents, wanted)
+    rule = _pull_call if isinstance(op, Call) else op.pull
     return rule(node, cotangents, wanted)
+
+
+def _pull_formula(
+    node: Node, inside: Sequence[Node], cotangents: list[Cotangent | None], wanted: list[bool]
+) -> list[Cotangent | None]:
+    """Through the nodes of a formula; what they compute of the operands is computed again."""
+    given = [(v, c) for v, c in zip(node.outputs, cotangents, strict=True) if c is not None]
+    return _of_operands(node, wanted, lambda sources: _pull_back(inside, given, sources))
+
+
+def _of_operands(
+    node: Node, wanted: list[bool], pulled: Callable[[Sequence[Value]], list[Cotangent | None]]
+) -> list[Cotangent | None]:
+    """The cotangents of a node's operands; one that stands at several places has one, for all of them."""
+    sources = list({id(v): v for v, w in zip(node.inputs, wanted, strict=True) if w}.values())
+    found = dict(zip(map(id, sources), pulled(sources), strict=True))
+    return [found.pop(id(v), None) if w else None for v, w in zip(node.inputs, wanted, strict=True)]
 
 
 def _pull_call(node: Node, cotangents: list[Cotangent | None], wanted: list[bool]) -> list[Cotangent | None]:
@@ -83,10 +104,7 @@ def _pull_call(node: Node, cotangents: list[Cotangent | None], wanted: list[bool
         shadow.outputs = tuple(outer.setdefault(id(v), Value(v.aval)) for v in inner.outputs)
         shadows.append(shadow)
     given = [(outer[id(v)], c) for v, c in zip(graph.outputs, cotangents, strict=True) if c is not None]
-    sources = list({id(v): v for v, w in zip(node.inputs, wanted, strict=True) if w}.values())
-    pulled: dict[int, Cotangent | None] = dict(zip(map(id, sources), _pull_back(shadows, given, sources), strict=True))
-    # An operand that stands at several places has one cotangent, for all of them.
-    return [pulled.pop(id(v), None) if w else None for v, w in zip(node.inputs, wanted, strict=True)]
+    return _of_operands(node, wanted, lambda sources: _pull_back(shadows, given, sources))
 
 
 def augmented(graph: Graph, active: Sequence[bool]) -> Graph:

@@ -24,7 +24,7 @@ FLOORS: list[set[str]] = [
     {"checkpoints", "recording", "tracing", "questions", "jacobians", "batch_jacobians", "hessians"}
     | {"tape", "module", "custom_rules", "forward", "functions", "caches", "overrides"}
     | {"recomputation", "explanations", "evidence", "endings"},
-    {"api"},
+    {"api", "kernel_ops"},
     {"keras"},
     {"saving"},
     {"__init__", "cli", "doctor", "__main__"},
