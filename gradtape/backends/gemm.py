@@ -17,7 +17,7 @@ from gradtape.ops.contraction import parts
 PLENTY = 1 << 16  # elements of a result from which its memory is worth a question
 REUSED = 16  # so many rows of results for each row of a second matrix, and BLAS takes it faster in order
 PER_ELEMENT = 8  # multiply-adds that take as long as touching an element
-MOST_PARTS = 4  # small products that a larger one is done in
+MOST_PARTS = 5  # small products that a larger one is done in
 MATRIX = 32  # rows, columns and summed elements from which one product is worth a call of BLAS
 
 
@@ -33,8 +33,8 @@ def _matrix(a: Any, b: Any) -> Any:
 def _parts(rows: int, inner: int, columns: int) -> int:
     """In how many small products a product is done that is a little larger than those: BLAS would wake its threads for
     it, which then keep a core busy for longer than they worked. 1: it is left whole."""
-    each = rows * inner * columns
-    count = -(-each // SMALL)
+    # One part more where it comes out even: matrices that are not in order count as large from SMALL itself on.
+    count = rows * inner * columns // SMALL + 1
     return count if 1 < count <= MOST_PARTS and rows >= count * FEWEST else 1
 
 
@@ -213,7 +213,8 @@ def _product(a: Any, b: Any, lead: tuple[int, ...]) -> Any:
     each = rows * inner * columns
     if not lead and _parts(rows, inner, columns) > 1:
         return _in_parts(a, b, out)
-    if not lead or each > SMALL:
+    in_order = a.strides[-1] == b.strides[-1] == a.itemsize
+    if not lead or each > SMALL or (each == SMALL and not in_order):
         return np.matmul(a, b, out=out)
 
     def run(start: int, stop: int) -> None:

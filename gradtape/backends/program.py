@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from gradtape.ir.graph import Graph, Node, Value
+from gradtape.ops.assembling import is_begun
 from gradtape.ops.call import Call
 from gradtape.ops.contraction import Contraction
 from gradtape.ops.fused import Fused
@@ -59,7 +60,7 @@ def compile_graph(
 def overs(graph: Graph, over: Mapping[int, int]) -> dict[int, int]:
     """Which results a program writes over inputs, of pairs that it may: in kernels, of large arrays. None where a step
     may fail after the first of them, which would leave some inputs written and others not."""
-    memory = _Memory(graph, graph.nodes, over)
+    memory = Memory(graph, graph.nodes, over)
     written = [at for at, n in enumerate(graph.nodes) if isinstance(n.step.op, Fused) and memory.own_pairs(at)]
     if not written or not all(isinstance(n.step.op, SURE) for n in graph.nodes[written[0] :]):
         return {}
@@ -76,7 +77,7 @@ def render(
     """The source of the function, and what its names stand for."""
     names = {id(v): f"x{i}" for i, v in enumerate(graph.inputs)}
     nodes = graph.nodes
-    memory = _Memory(graph, nodes, over or {})
+    memory = Memory(graph, nodes, over or {})
     env: dict[str, Any] = {}
     lines = []
     for at, node in enumerate(nodes):
@@ -125,6 +126,8 @@ def _call(
         return f"{name}({', '.join(args)}, out={names[id(target)]})"
     if ufunc is not None and op.ufunc in INFIX:
         return f"{args[0]} {INFIX[op.ufunc]} {args[1]}"
+    if isinstance(op, Assemble) and target is not None:
+        args = [*args, "over=True"]
     return _named(node, args, env, lower)
 
 
@@ -158,7 +161,7 @@ def _ufunc(op: Any) -> np.ufunc | None:
     return found if isinstance(found, np.ufunc) and op.array is None else None
 
 
-class _Memory:
+class Memory:
     """Which buffers are owned by the program, where they are needed last, and what may be written over."""
 
     def __init__(self, graph: Graph, nodes: Sequence[Node], over: Mapping[int, int]) -> None:
@@ -188,17 +191,35 @@ class _Memory:
             self.shared.update(map(id, node.outputs))
 
     def target(self, at: int) -> Value | None:
-        """An operand whose buffer the node may write its result to."""
+        """An operand whose buffer the node writes its result to."""
         node = self.nodes[at]
         result = node.outputs[0]
+        if not isinstance(node.step.op, Assemble) and _ufunc(node.step.op) is None:
+            return None
         if result.aval.nbytes < LARGE:
             return None
+        if isinstance(node.step.op, Assemble):
+            return node.inputs[0] if self._is_begun(at) else None
         for v in node.inputs:
             owner = self.root[id(v)]
             mine = owner == id(v) and owner not in self.foreign and owner not in self.shared
             if mine and self.last[owner] == at and v.aval is result.aval:
                 return v
         return None
+
+    def _is_begun(self, at: int) -> bool:
+        """Whether what is assembled may be added to the first operand."""
+        node = self.nodes[at]
+        p = node.step.params
+        if not node.inputs or node.inputs[0].aval is not node.outputs[0].aval:
+            return False
+        first, owners = node.inputs[0], self._owners(node)
+        return (
+            self._is_own(first)
+            and self.last[owners[0]] == at
+            and owners.count(owners[0]) == 1
+            and is_begun(p["terms"], p["shape"])
+        )
 
     def pairs(self, at: int) -> list[tuple[int, int]]:
         """Results of a kernel and operands in whose memory they may be: those that nothing else needs, by the numbers
@@ -264,4 +285,4 @@ def may_alias(op: Any, node: Node) -> bool:
         return op.view
     if isinstance(op, Reduction):
         return not node.step.params["axes"]
-    return op.kind not in ("contraction", "constant", "composite", "fused", "tiles")
+    return op.kind not in ("contraction", "constant", "composite", "fused", "tiles", "assemble")

@@ -108,12 +108,15 @@ def _planned(xp: Any, host: Host, shape: tuple[int, ...], dtype: Any, terms: Seq
 
     order, fresh, whole = laid_out(list(groups), math.prod(shape))
 
-    def run(*arrays: Any) -> Any:
+    def run(*arrays: Any, over: bool = False) -> Any:
+        """`over`: the first operand is the first term, as `is_begun` says, and is added to."""
         own = dtype.numpy_dtype if dtype else arrays[0].dtype
-        out = host.empty(shape, own) if whole else host.zeros(shape, own, order)
+        out = arrays[0] if over else host.empty(shape, own) if whole else host.zeros(shape, own, order)
         for part, first in zip(order, fresh, strict=True):
-            products = [[way(arrays[n]) for n, way in ways] for ways in groups[part]]
-            add_up(xp, host, host.view(out, part), [_few(xp, f) for f in products], fresh=first)
+            begun = over and first
+            products = [[way(arrays[n]) for n, way in ways] for ways in groups[part][begun:]]
+            if products:
+                add_up(xp, host, host.view(out, part), [_few(xp, f) for f in products], fresh=first and not begun)
         return out
 
     return run
@@ -133,6 +136,15 @@ def laid_out(parts: list[Part], size: int) -> tuple[list[Part], list[bool], bool
         fresh.append(not own.any())
         np.maximum(own, 1 if fresh[-1] else np.where(own == 1, 1, 2), out=own)
     return order, fresh, bool((marks == 1).all())
+
+
+def is_begun(terms: Sequence[Product], shape: tuple[int, ...]) -> bool:
+    """Whether the first factor is an array of the result's shape to which all other terms are added, at places that are
+    known."""
+    first, all_of_it = terms[0], tuple((Place(c, None, n),) for c, n in enumerate(shape))
+    if first != Product(shape, (tuple(range(len(shape))),), all_of_it) or any(map(is_late, terms)):
+        return False
+    return all(t.sizes and 0 not in t.sizes and placed(t, shape, ()).part is not None for t in terms)
 
 
 def _begun(host: Host, shape: tuple[int, ...], dtype: Any, parts: list[Part], known: bool) -> tuple[Any, list[Part]]:

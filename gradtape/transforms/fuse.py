@@ -14,6 +14,7 @@ from gradtape.ops.pointwise import IDLE
 from gradtape.ops.reduction import Reduction
 from gradtape.ops.tiles import Tiles, tiles_step
 from gradtape.transforms.atoms import Spells, in_atoms
+from gradtape.transforms.dense_terms import with_dense_terms
 from gradtape.transforms.gathering import gathered
 from gradtape.transforms.grouping import Group, Grouping
 from gradtape.transforms.inner_factors import with_inner_factors
@@ -27,7 +28,9 @@ ALONE = 2  # operations from which a cluster is worth a kernel
 
 # What a graph goes through before it is fused, what moves nodes from group to group, and what a cluster goes through
 # before it is rendered; each gives the same but for roundings.
-GRAPH_PASSES: tuple[tuple[str, Callable[[Graph], Graph]], ...] = (("reorder contractions", reordered),)
+GraphPasses = tuple[tuple[str, Callable[[Graph], Graph]], ...]
+GRAPH_PASSES: GraphPasses = (("reorder contractions", reordered),)
+DENSE_PASSES: GraphPasses = (("add up dense terms", with_dense_terms),)  # a device adds them up while it assembles
 GroupPasses = tuple[tuple[str, Callable[[Grouping], list[Node]]], ...]
 GROUP_PASSES: GroupPasses = (("compute cheap results where they are used", postpone),)
 SIBLING_PASSES: GroupPasses = (("add up beside what reads the same", adopt_siblings),)
@@ -42,7 +45,7 @@ def fuse(graph: Graph, spells: Spells, alone: int = ALONE, sinks: bool = True, s
     many operations on a cluster is worth a kernel; `sinks`: whether one may reduce over several sets of loops;
     `siblings`: whether reductions join what reads the same operands, as where each launch of a kernel counts; factors
     of sums to one number are moved inside then."""
-    for name, pass_ in GRAPH_PASSES:
+    for name, pass_ in (*GRAPH_PASSES, *(() if siblings else DENSE_PASSES)):
         before, graph = graph, pass_(graph)
         if graph is not before:
             show("passes", name, functools.partial(repr, graph))

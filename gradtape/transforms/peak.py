@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from gradtape.backends.program import Memory
 from gradtape.ir.graph import Graph, Node, Value
 from gradtape.ir.index import Index
 from gradtape.ir.shapes import size_of
@@ -37,10 +38,14 @@ def _peak(graph: Graph, pool: list[int]) -> int:
     last = {id(v): k for k, n in enumerate(nodes) for v in n.inputs}
     last.update((id(v), len(nodes)) for v in graph.outputs)
     live: dict[int, _Held] = {}
+    memory = Memory(graph, nodes, {})
     highest = 0
     for k, node in enumerate(nodes):
         is_view = isinstance(node.step.op, Structural) and node.step.op.view
-        for v in node.outputs:
+        over = memory.target(k)
+        if over is not None:
+            live[id(node.outputs[0])] = live.pop(id(over))._replace(until=last.get(id(node.outputs[0]), k))
+        for v in node.outputs if over is None else ():
             pooled = not is_view and _is_pooled(node) and v.aval.nbytes >= LARGE
             size = 0 if is_view else _taken(pool, v.aval.nbytes) if pooled else v.aval.nbytes
             live[id(v)] = _Held(size, last.get(id(v), k), pooled)
