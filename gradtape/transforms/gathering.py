@@ -190,7 +190,9 @@ class _Gathering:
     def _known(self, x: Form) -> float | None:
         """The number that a value is."""
         e = self.code[x.core]
-        return _rounded(e.leaf, e.dtype) if e.op == "number" and e.dtype.is_floating else None
+        if e.op != "number" or not e.dtype.is_floating:
+            return None
+        return _rounded(x.scale * (_rounded(e.leaf, e.dtype) + x.inner) + x.outer, e.dtype)
 
     # -------------------------------------------------------------- forms as operations
 
@@ -241,7 +243,7 @@ class _Gathering:
         signed = [x.times(s) for s, x in zip(signs, operands, strict=True)]
         if len(signed) == 1:
             return signed[0]
-        numbers = [self._known(x) for x in signed]
+        numbers = [self._known(x) for x in operands]
         if None not in numbers:
             return None
         for s, c, other in zip(signs, numbers, reversed(signed), strict=True):

@@ -184,6 +184,17 @@ def test_gathering_again_makes_nothing_worse(graph: Graph) -> None:
         assert cost(gathered(made)) <= cost(made)
 
 
+@pytest.mark.parametrize("shape", [(), (SIZE,)])
+def test_a_number_that_is_computed(shape: tuple[int, ...]) -> None:
+    """Without loops no operation is done less often than another, so that its scale may be put off too."""
+    x = Value(aval(shape, float64))
+    three = emit("negative", constant(-3.0, float64))
+    for y in (emit("multiply", emit("cos", x), three), emit("subtract", emit("add", x, constant(2.0, float64)), three)):
+        cluster = cluster_of(Graph([x], [y]))
+        operand = np.full(shape, 0.75)
+        np.testing.assert_allclose(results(gathered(cluster), [operand]), results(cluster, [operand]), rtol=1e-15)
+
+
 def test_differences_of_infinities_stay_nan() -> None:
     """x - 2 x is not -x."""
     (x,) = given_of(1)
