@@ -1,6 +1,7 @@
 """Settings for every test and doctest: hypothesis profiles, and the names a doctest may use without importing them."""
 
 import os
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -21,11 +22,16 @@ settings.load_profile("ci" if os.environ.get("CI") else "dev")
 
 
 @pytest.fixture(autouse=True)
-def names_in_doctests(request: pytest.FixtureRequest) -> None:
-    """Give doctests `tf` and `np`, as the docs' examples have them."""
+def names_in_doctests(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Give doctests `tf` and `np`, as the docs' examples have them, and take back what has no public way back."""
     if isinstance(request.node, pytest.DoctestItem):
         namespace: dict[str, Any] = request.getfixturevalue("doctest_namespace")
         # Here, not at the top: a package that cannot be imported must fail its own tests, not the collection of all.
         import gradtape as tf
 
         namespace.update(tf=tf, np=np)
+    yield
+    if isinstance(request.node, pytest.DoctestItem):
+        from gradtape.ir.determinism import DETERMINISM
+
+        DETERMINISM.required = False

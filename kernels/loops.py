@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from gradtape.ir.determinism import DETERMINISM
 from gradtape.kernels.arguments import INTEGER, Array, Entry, Integers, Parameter
 from gradtape.kernels.background import in_background
 from gradtape.kernels.entries import entry_of, key_of
@@ -37,7 +38,10 @@ class Loop:
         self.lock = threading.Lock()
 
     def soon(self, dtype: Any) -> Entry | None:
-        """The compiled loop if it is there already; else another thread begins to compile it."""
+        """The compiled loop if it is there already; else another thread begins to compile it. Where results must be the
+        same in every run, it is waited for."""
+        if DETERMINISM.required:
+            return self.of(dtype)
         found = self.compiled.get(dtype)
         if found is None and dtype not in self.begun:
             self.begun.add(dtype)

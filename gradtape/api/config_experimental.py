@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from gradtape.backends.cuda.blas import MATH
+from gradtape.ir.determinism import DETERMINISM
 from gradtape.runtime.devices import DEVICES
 from gradtape.runtime.placement import kind_of, names
 
 __all__ = [
+    "enable_op_determinism",
     "enable_tensor_float_32_execution",
     "get_memory_info",
     "set_memory_growth",
@@ -25,6 +27,29 @@ def enable_tensor_float_32_execution(enabled: bool) -> None:
     >>> tf.config.experimental.enable_tensor_float_32_execution(True)
     """
     MATH.tf32 = bool(enabled)
+
+
+def enable_op_determinism() -> None:
+    """Let every run of a program give the same results, bit for bit, on the same machine with the same number of
+    threads and the same versions. Some work is slower then, and there is no way back.
+
+    Kernels are compiled before their first run, and nothing is computed otherwise meanwhile. Sums, and what is
+    scattered to one place, are added in one order always, with determinism or without. Products on a GPU get memory of
+    their own for each stream and thread, so that cuBLAS splits them up in one way. Random numbers need a seed:
+    `tf.random.set_seed`, or one of the op's own. What is chance by its nature is refused:
+    `tf.random.Generator.from_non_deterministic_state`, and `tf.random.get_global_generator` before
+    `tf.random.set_global_generator`. What Python code does by itself, in `tf.py_function` or in threads, is its own.
+
+    Raises:
+      RuntimeError: later, from what cannot be the same in every run.
+
+    >>> import gradtape as tf
+    >>> tf.random.set_seed(1)
+    >>> tf.config.experimental.enable_op_determinism()
+
+    Source: `tf.config.experimental.enable_op_determinism` of TensorFlow 2.
+    """
+    DETERMINISM.required = True
 
 
 def tensor_float_32_execution_enabled() -> bool:

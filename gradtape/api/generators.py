@@ -11,6 +11,7 @@ import numpy as np
 from gradtape.api import draws
 from gradtape.api.arguments import dimensions, integer, integers
 from gradtape.api.streams import Source, symbolic_source
+from gradtape.ir.determinism import DETERMINISM
 from gradtape.ir.dtypes import as_dtype, float32, uint64
 from gradtape.ir.errors import InvalidArgumentError
 from gradtape.ops.random_bits import MASK, mixed
@@ -71,7 +72,12 @@ class Generator:
 
     @classmethod
     def from_non_deterministic_state(cls, alg: Any = None) -> Generator:
-        """A generator with a state that nobody can know before."""
+        """A generator with a state that nobody can know before.
+
+        Raises:
+          RuntimeError: determinism is enabled.
+        """
+        DETERMINISM.refuse("`from_non_deterministic_state` cannot be called", "Use `Generator.from_seed`.")
         return cls(state=_state(0, secrets.randbits(64)), alg=PHILOX if alg is None else alg)
 
     @classmethod
@@ -226,12 +232,18 @@ _global: list[Generator] = []
 def get_global_generator() -> Generator:
     """The generator that all share; made at the first call, with a state that nobody can know before.
 
+    Raises:
+      RuntimeError: it is not there yet, and determinism is enabled.
+
     >>> import gradtape as tf
     >>> tf.random.get_global_generator() is tf.random.get_global_generator()
     True
     """
     with _lock:
         if not _global:
+            DETERMINISM.refuse(
+                "`get_global_generator` cannot be called first", "Call `tf.random.set_global_generator` before."
+            )
             _global.append(Generator.from_non_deterministic_state())
         return _global[0]
 

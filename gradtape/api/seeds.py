@@ -13,6 +13,7 @@ import zlib
 from collections import Counter
 
 from gradtape.api.streams import Source, Stream
+from gradtape.ir.determinism import DETERMINISM
 from gradtape.ops.random_bits import MASK, mixed
 from gradtape.runtime.tensor import Tensor
 from gradtape.runtime.trace import function_tracer
@@ -30,6 +31,7 @@ class Seeds:
 
     def reset(self, seed: int | None) -> None:
         with self.lock:
+            self.is_set = seed is not None
             self.seed = NO_GLOBAL_SEED if seed is None else seed & MASK
             self.key = secrets.randbits(64) if seed is None else mixed(self.seed)
             self.drawn: Counter[tuple[str, int] | None] = Counter()
@@ -55,7 +57,16 @@ class Seeds:
         return next(k for k, s in self.streams.items() if s is stream)
 
     def drawn_next(self, function: str, seed: int | None) -> Source:
-        """The source of the next draw outside of traced functions, and that of a call of one."""
+        """The source of the next draw outside of traced functions, and that of a call of one.
+
+        Raises:
+          RuntimeError: no seed was set, and determinism is enabled.
+        """
+        if seed is None and not self.is_set:
+            DETERMINISM.refuse(
+                "Random ops require a seed to be set",
+                "Please set a seed before running the op, e.g. by calling `tf.random.set_seed(1)`.",
+            )
         sequence = None if seed is None else (function, int(seed))
         with self.lock:
             counter = self.drawn[sequence]

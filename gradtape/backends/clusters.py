@@ -13,6 +13,7 @@ import numpy as np
 from gradtape.backends.formula import HALF
 from gradtape.backends.memory import empty
 from gradtape.ir.cluster import Cluster, Write, by_the_way, may_be_over, with_overs
+from gradtape.ir.determinism import DETERMINISM
 from gradtape.kernels.arguments import Entry, answered
 from gradtape.kernels.compiled import COMPILER, KernelSource, Ticket
 from gradtape.kernels.kernel import Kernel, partial_dtype
@@ -48,9 +49,18 @@ class Policy:
     WAYS = ("background", "now", "never")
 
     def __init__(self) -> None:
-        self.compile = os.environ.get("GRADTAPE_KERNELS", "background")
-        if self.compile not in self.WAYS:
-            raise ValueError(f"GRADTAPE_KERNELS should be one of {', '.join(self.WAYS)}, got {self.compile!r}.")
+        self.asked = os.environ.get("GRADTAPE_KERNELS", "background")
+        if self.asked not in self.WAYS:
+            raise ValueError(f"GRADTAPE_KERNELS should be one of {', '.join(self.WAYS)}, got {self.asked!r}.")
+
+    @property
+    def compile(self) -> str:
+        """When. Where results must be the same in every run, none may depend on what is ready."""
+        return "now" if self.asked == "background" and DETERMINISM.required else self.asked
+
+    @compile.setter
+    def compile(self, way: str) -> None:
+        self.asked = way
 
 
 POLICY = Policy()

@@ -16,6 +16,7 @@ from gradtape.backends.cpu import lower
 from gradtape.backends.program import Program, compile_graph
 from gradtape.ir.aval import Aval, aval
 from gradtape.ir.bounded import Bounded
+from gradtape.ir.determinism import DETERMINISM
 from gradtape.ir.graph import Graph
 from gradtape.kernels.elementwise import BackgroundLoop, ElementwiseProgram, Step, source
 from gradtape.ops.composite import Composite
@@ -47,7 +48,7 @@ class _Update:
     def run(self, targets: Sequence[Any], arrays: Sequence[Any]) -> None:
         operands = [*arrays, *self.numbers]
         size = targets[0].size
-        if size < COMPILED_FROM or not self._in_loop(targets, operands, size):
+        if size < COMPILED_FROM or DETERMINISM.required or not self._in_loop(targets, operands, size):
             quietly(_in_blocks, self.program, targets, operands)
 
     def _in_loop(self, targets: Sequence[Any], operands: Sequence[Any], size: int) -> bool:

@@ -11,9 +11,12 @@ from typing import Any, NamedTuple
 import ml_dtypes
 import numpy as np
 
+from gradtape.ir.determinism import DETERMINISM
+
 PLAIN, TRANSPOSED = 0, 1
 FLOAT32, TF32, FLOAT64 = 68, 77, 70  # how sums are carried
 DEFAULT_ALGORITHM = -1
+WORKSPACE = 32 << 20  # bytes that the library has by itself on the newest devices, and 4 MB on others
 
 KINDS = {
     np.dtype(np.float32): 0,
@@ -54,10 +57,11 @@ class Blas:
     Args:
       library: its functions under the C library's names.
       stream: gives what the library takes for the current stream.
+      memory: so many bytes of the device, as an array.
     """
 
-    def __init__(self, library: Any, stream: Callable[[], Any]) -> None:
-        self.library, self.stream = library, stream
+    def __init__(self, library: Any, stream: Callable[[], Any], memory: Callable[[int], Any]) -> None:
+        self.library, self.stream, self.memory = library, stream, memory
         self.own = threading.local()  # a handle serves one thread
 
     def gemm(
@@ -83,14 +87,25 @@ class Blas:
         """This thread's handle, on the current stream."""
         own = self.own
         if not hasattr(own, "handle"):
-            own.handle, own.stream = ctypes.c_void_p(), None
+            own.handle, own.stream, own.workspaces = ctypes.c_void_p(), None, {}
             _check("cublasCreate", self.library.cublasCreate_v2(ctypes.byref(own.handle)))
         stream = self.stream()
-        if stream != own.stream:
+        if own.stream != (stream, DETERMINISM.required):
             _check("cublasSetStream", self.library.cublasSetStream_v2(own.handle, stream))
-            own.stream = stream
+            if DETERMINISM.required:
+                self._set_workspace(stream)
+            own.stream = stream, DETERMINISM.required
         handle: ctypes.c_void_p = own.handle
         return handle
+
+    def _set_workspace(self, stream: Any) -> None:
+        """Memory of this handle's own on this stream. The library takes some from a pool otherwise, and how a product
+        is split up then depends on what other streams do."""
+        own = self.own
+        if stream not in own.workspaces:
+            own.workspaces[stream] = self.memory(WORKSPACE)
+        address = own.workspaces[stream].data.ptr
+        _check("cublasSetWorkspace", self.library.cublasSetWorkspace_v2(own.handle, address, WORKSPACE))
 
 
 def _check(name: str, status: int) -> None:

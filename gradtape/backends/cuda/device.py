@@ -66,7 +66,7 @@ class Cuda:
     def __init__(self, name: str, xp: Any, load: Load, library: Any, stream: Callable[[], Any]) -> None:
         self.name, self.xp, self.load = name, xp, load
         self.key = f"{name}, {next(_numbers)}"  # of what steps remember for this device
-        self.blas = Blas(library, stream)
+        self.blas = Blas(library, stream, lambda size: self.empty((size,), np.uint8))
         self.ndarray = xp.ndarray
         self.numbers: Bounded[Any, Any] = Bounded(NUMBERS)
         self.functions: dict[str, Any] = {}  # by the text of a kernel

@@ -23,6 +23,7 @@ GEMM = (
 FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "cublasCreate_v2": (ADDRESS,),
     "cublasSetStream_v2": (ADDRESS, ADDRESS),
+    "cublasSetWorkspace_v2": (ADDRESS, ADDRESS, ctypes.c_size_t),
     "cublasGemmStridedBatchedEx": GEMM,
 }
 # Whose sizes have 64 bits: ctypes would cut longer ones without a word. Since CUDA 12.
