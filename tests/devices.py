@@ -11,6 +11,21 @@ import pytest
 from tests.op_table.tally import table
 
 EXECUTED = "executed on the device"
+# Folders whose tests run the same code whatever device the tensors of a process are on, and why.
+ALIKE = {
+    "accuracy": "functions of the host against many digits",
+    "backends": "backends by themselves; those of a device stand beside those of the host",
+    "benchmarks": "the harness, without its workloads",
+    "cuda_emulator": "the emulated device itself",
+    "docker": "files of images",
+    "docs": "generated pages",
+    "doctor": "answers of processes that are started for them",
+    "kernels": "texts of kernels, and those of the host and of a device by themselves",
+    "op_table": "ops on the host; `backends/cuda` has the same samples on the device",
+    "structure": "the files of the project",
+    "tools": "the device that a tool makes for itself",
+    "transforms": "graph to graph",
+}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -23,9 +38,28 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "host(reason): looks at what only the host has; skipped on other devices")
     # Tensors that modules of tests make while they are imported are on the host, also where there is a GPU.
     if config.getoption("--device") != "cuda":
         os.environ["GRADTAPE_DEVICE"] = "cpu"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """On another device than the host, leave out what would be the same once more, and what is about the host."""
+    if config.getoption("--device") == "cpu":
+        return
+    again = [item for item in items if folder_of(item) in ALIKE]
+    config.hook.pytest_deselected(items=again)
+    items[:] = [item for item in items if folder_of(item) not in ALIKE]
+    for item in items:
+        for mark in item.iter_markers("host"):
+            item.add_marker(pytest.mark.skip(reason=f"about the host: {mark.args[0]}"))
+
+
+def folder_of(item: pytest.Item) -> str:
+    """The folder of `tests` that an item is in; "" for those elsewhere."""
+    parts = item.path.relative_to(item.config.rootpath).parts
+    return parts[1] if parts[0] == "tests" else ""
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -65,7 +99,12 @@ def finished(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """What each op executed on the emulated device: how many launches of kernels, and which library calls."""
+    """What each op executed on the emulated device: how many launches of kernels, and which library calls. On other
+    devices than the host, also what was left out."""
+    if terminalreporter.config.getoption("--device") != "cpu":
+        terminalreporter.section("not repeated on this device, since they run the same code")
+        for folder, reason in ALIKE.items():
+            terminalreporter.line(f"tests/{folder}: {reason}")
     kernels: Counter[str] = Counter()
     calls: dict[str, Counter[str]] = {}
     for group in terminalreporter.stats.values():

@@ -133,12 +133,6 @@ def empty_beside(array: Any, shape: tuple[int, ...]) -> Any:
     return np.empty(shape, array.dtype)
 
 
-def like(array: Any, values: Any) -> Any:
-    """An array of the host where another one is."""
-    device = DEVICES.device
-    return device.cuda.array(values) if device is not None and is_on_device(array) else values
-
-
 def filled(shape: tuple[int, ...], value: Any, dtype: Any) -> Any:
     """An array full of a number, where new tensors go."""
     device, place = DEVICES.device, STATE.place

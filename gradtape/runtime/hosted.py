@@ -11,7 +11,8 @@ from gradtape.ir.aval import Aval, aval
 from gradtape.ir.dtypes import int32
 from gradtape.ops.host import Rule, host_step
 from gradtape.runtime.dispatch import execute
-from gradtape.runtime.indexed_slices import IndexedSlices, scatter_into
+from gradtape.runtime.indexed_slices import IndexedSlices
+from gradtape.runtime.row_updates import scatter_into
 from gradtape.runtime.state import new_id
 from gradtape.runtime.tensor import Tensor, wrap
 from gradtape.runtime.trace import function_tracer

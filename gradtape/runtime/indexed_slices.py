@@ -7,15 +7,13 @@ from typing import Any
 import numpy as np
 
 from gradtape.ir.dtypes import DType
-from gradtape.ir.errors import InvalidArgumentError
-from gradtape.ir.shapes import TensorShape, shape_text
+from gradtape.ir.shapes import TensorShape
 from gradtape.ops.arithmetic import NEGATIVE
 from gradtape.ops.indexing import SCATTER_ADD
 from gradtape.runtime import convert as conversion
 from gradtape.runtime.convert import convert
 from gradtape.runtime.devices import on_host
 from gradtape.runtime.dispatch import binary, unary
-from gradtape.runtime.state import quietly
 from gradtape.runtime.subscript import positions
 from gradtape.runtime.tensor import Tensor, from_array
 
@@ -121,37 +119,3 @@ class IndexedSlices:
 
 
 conversion.converters.append((IndexedSlices, IndexedSlices.dense))
-
-
-def scatter_into(array: Any, how: str, slices: Any) -> None:
-    """Combine rows into an array at their positions: "add", "subtract", "multiply", "divide", "maximum" or
-    "minimum", or "assign", of which the last one counts.
-
-    Raises:
-      TypeError: what is no `IndexedSlices`, or is of another dtype.
-      InvalidArgumentError: positions that do not exist, or rows of another shape.
-    """
-    if not isinstance(slices, IndexedSlices):
-        raise TypeError(
-            f"`Variable.scatter_*` wants `tf.IndexedSlices`, got {type(slices).__name__}. Use `assign` for tensors."
-        )
-    if slices.values._aval.dtype.numpy_dtype != array.dtype:
-        raise TypeError(
-            f"`Variable.scatter_*` wants rows of dtype {array.dtype.name}, got {slices.dtype.name}. Use `tf.cast`."
-        )
-    given = slices.summed() if how in ("add", "subtract") else slices
-    at, rows = np.asarray(given.indices).astype(np.int64), on_host(given.values._array)
-    if rows.shape != at.shape + array.shape[1:] or at.ndim != 1:
-        raise InvalidArgumentError(
-            f"`Variable.scatter_*` wants {at.size} rows of shape {shape_text(array.shape[1:])}, got shape "
-            f"{shape_text(rows.shape)}."
-        )
-    if at.size and (at.min() < 0 or at.max() >= len(array)):
-        bad = at[(at < 0) | (at >= len(array))]
-        raise InvalidArgumentError(f"`Variable.scatter_*`: position {int(bad[0])} is not in [0, {len(array)}).")
-    if how == "assign":
-        array[at] = rows
-    elif how in ("add", "subtract"):
-        array[at] = quietly(getattr(np, how), array[at], rows)
-    else:
-        quietly(getattr(np, how).at, array, at, rows)

@@ -18,11 +18,10 @@ from gradtape.kernels.memory import UNSHARED, is_sole
 from gradtape.ops.arithmetic import ADD, SUBTRACT
 from gradtape.ops.op import Step
 from gradtape.runtime import convert as conversion
+from gradtape.runtime import hosted, row_updates
 from gradtape.runtime.convert import convert
-from gradtape.runtime.devices import is_on_device, like, on_host, own_copy
+from gradtape.runtime.devices import is_on_device, on_host, own_copy
 from gradtape.runtime.dispatch import binary, run_alone
-from gradtape.runtime.hosted import scattered
-from gradtape.runtime.indexed_slices import scatter_into
 from gradtape.runtime.state import STATE, new_id, quietly
 from gradtape.runtime.tensor import Operators, Reference, SymbolicTensor, Tensor, array_text, wrap
 from gradtape.runtime.trace import FunctionTracer, creating, evaluated, function_tracer, outside
@@ -302,14 +301,17 @@ class Variable(Operators):
 
     def _scatter(self, how: str, delta: Any) -> Variable:
         if STATE.tracers and function_tracer() is not None:
-            return self.assign(scattered(how, self.read(), delta))
+            return self.assign(hosted.scattered(how, self.read(), delta))
         self._tell(getattr(delta, "values", None), f"scatter_{how}")
         with _UPDATING:
+            if is_on_device(self._snapshot._array):  # which no local name holds: `_owned` counts who does
+                self._snapshot = wrap(row_updates.scattered(self._snapshot._array, how, delta), self._aval)
+                return self
             array = self._owned()
             if array is None:
-                array = np.array(on_host(self._snapshot._array), order="C")
-            scatter_into(array, how, delta)
-            self._snapshot = wrap(like(self._snapshot._array, array), self._aval)
+                array = np.array(self._snapshot._array, order="C")
+            row_updates.scatter_into(array, how, delta)
+            self._snapshot = wrap(array, self._aval)
         return self
 
     def overwrite(self, array: Any) -> None:

@@ -123,6 +123,39 @@ def test_products_with_ten_bits(gpu: None) -> None:
         tf.config.experimental.enable_tensor_float_32_execution(before)
 
 
+@pytest.mark.parametrize(
+    ("name", "ufunc"),
+    [
+        ("scatter_add", np.add),
+        ("scatter_sub", np.subtract),
+        ("scatter_mul", np.multiply),
+        ("scatter_div", np.divide),
+        ("scatter_max", np.maximum),
+        ("scatter_min", np.minimum),
+        ("scatter_update", None),
+    ],
+)
+def test_rows_go_into_variables_on_the_gpu(gpu: None, name: str, ufunc: np.ufunc | None) -> None:
+    """However many meet at one position, and without a copy of the variable to the host."""
+    rng = np.random.default_rng(0)
+    whole, rows = (rng.uniform(0.5, 2.0, (n, 3)).astype(np.float32) for n in (6, 9))
+    at = np.array([4, 1, 4, 0, 4, 1, 4, 5, 4])
+    v = tf.Variable(whole)
+    before, delta = v.read_value(), tf.IndexedSlices(rows, at)
+    cupy_stand_in.device().counts.clear()
+    getattr(v, name)(delta)
+    assert not cupy_stand_in.device().counts.synchronizations and v.device == GPU
+    want = whole.copy()
+    if ufunc is None:
+        want[at] = rows  # the last one counts
+    else:
+        ufunc.at(want, at, rows)
+    np.testing.assert_allclose(v.numpy(), want, rtol=1e-6)
+    assert np.array_equal(before.numpy(), whole), "what was read before has changed"
+    getattr(v, name)(tf.IndexedSlices(rows[:0], at[:0]))
+    np.testing.assert_allclose(v.numpy(), want, rtol=1e-6)
+
+
 def test_memory_of_a_gpu(gpu: None) -> None:
     x = tf.zeros([1000])
     found = tf.config.experimental.get_memory_info("GPU:0")

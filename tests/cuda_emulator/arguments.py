@@ -37,8 +37,27 @@ def pointer_of(value: Any) -> int | None:
     return None if interface is None else interface["data"][0]
 
 
-def given(value: Any) -> tuple[str, bytes]:
-    """Kind and bytes of an argument, as `cupy.RawKernel` passes it."""
+@dataclass(frozen=True)
+class Given:
+    """Kind and bytes of an argument, and the number that they were made of. It keeps no array alive."""
+
+    kind: str
+    data: bytes
+    number: Any
+
+    def __str__(self) -> str:
+        return "it" if self.number is None else f"{self.number!r} ({type(self.number).__name__})"
+
+
+def given(value: Any) -> Given:
+    """An argument as `cupy.RawKernel` passes it."""
+    if isinstance(value, Given):
+        return value
+    kind, data = _kind_and_bytes(value)
+    return Given(kind, data, None if kind == "p" else value)
+
+
+def _kind_and_bytes(value: Any) -> tuple[str, bytes]:
     address = pointer_of(value)
     if address is not None:
         return "p", np.uint64(address).tobytes()
@@ -73,14 +92,14 @@ def pack(kernel: str, declared: Sequence[Declared], values: Sequence[Any]) -> li
     packed = []
     for number, (parameter, value) in enumerate(zip(declared, values)):
         try:
-            kind, data = given(value)
+            found = given(value)
         except LaunchRefused as error:
             raise LaunchRefused(f"argument {number} of `{kernel}`, `{parameter.text}`: {error}") from None
-        if not fits(parameter, kind, len(data)):
+        if not fits(parameter, found.kind, len(found.data)):
             raise LaunchRefused(
                 f"argument {number} of `{kernel}` is declared `{parameter.text}`, {KINDS[parameter.kind]} of "
-                f"{parameter.size} bytes, and {value!r} ({type(value).__name__}) is {KINDS[kind]} of {len(data)} "
-                "bytes. Give a NumPy scalar of the declared type"
+                f"{parameter.size} bytes, and {found} is {KINDS[found.kind]} of {len(found.data)} bytes. "
+                "Give a NumPy scalar of the declared type"
             )
-        packed.append(data)
+        packed.append(found.data)
     return packed

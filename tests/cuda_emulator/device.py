@@ -147,9 +147,6 @@ class Device:
         finally:
             self.current_stream = before
 
-    def enqueue_launch(self, function: Function, sizes: Dimensions, data: list[bytes]) -> None:
-        self.current_stream.enqueue(lambda: self._run(function, sizes, data))
-
     def enqueue_copy(self, buffer: Buffer, data: bytes, offset: int) -> None:
         self.counts.copies_to_device += 1
 
@@ -176,7 +173,8 @@ class Device:
 
     # ---- one launch -------------------------------------------------------------------------------------------------
 
-    def _run(self, function: Function, sizes: Dimensions, data: list[bytes]) -> None:
+    def run(self, function: Function, sizes: Dimensions, data: list[bytes]) -> None:
+        """Run a launch now; `Function` queues it."""
         values = [ctypes.create_string_buffer(one, max(len(one), 1)) for one in data]
         arguments = (ctypes.c_void_p * max(len(values), 1))(*(ctypes.addressof(value) for value in values))
         launch = Launch(

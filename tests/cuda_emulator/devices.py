@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from gradtape.backends.cuda.device import Cuda
 from tests.cuda_emulator import cupy_stand_in
 from tests.cuda_emulator.cublas import Cublas
+from tests.cuda_emulator.together import Together
 
 
 def emulated() -> Cuda:
@@ -16,7 +17,7 @@ def emulated() -> Cuda:
     return Cuda(
         "GPU:0",
         cupy_stand_in,
-        lambda text: cupy_stand_in.RawModule(code=text),
+        Together(device).module,
         Cublas(device),
         lambda: device.current_stream,
     )

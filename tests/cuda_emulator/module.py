@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -103,11 +103,15 @@ class Function:
 
     def __call__(self, grid: Any, block: Any, args: Sequence[Any], *, shared_mem: int = 0) -> None:
         """Queue a launch. It runs at the next synchronisation."""
+        self.module.device.current_stream.enqueue(self.prepared(grid, block, args, shared_mem))
+
+    def prepared(self, grid: Any, block: Any, args: Sequence[Any], shared_mem: int) -> Callable[[], None]:
+        """A launch, as the stream runs it."""
         sizes = Dimensions(three("grid", grid), three("block", block), shared_mem)
         self._refuse_wrong_sizes(sizes)
         self._refuse_too_much_shared_memory(sizes)
         data = pack(self.name, self.parameters, args)
-        self.module.device.enqueue_launch(self, sizes, data)
+        return lambda: self.module.device.run(self, sizes, data)
 
     def _refuse(self, words: str) -> None:
         raise LaunchRefused(f"invalid configuration for `{self.name}`: {words}")

@@ -13,8 +13,9 @@ import pytest
 
 from tests.cuda_emulator import compiler
 from tests.cuda_emulator.device import Device
-from tests.cuda_emulator.faults import CompilerMissing, KernelCompileError
+from tests.cuda_emulator.faults import CompilerMissing, KernelCompileError, LaunchRefused
 from tests.cuda_emulator.text import Source
+from tests.cuda_emulator.together import Together
 
 FILL = """
 #define STEP {step}
@@ -31,10 +32,11 @@ extern "C" __global__ void fill(float* out) {{
 
 @pytest.fixture
 def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
-    """An empty cache (but for the device itself), and the commands that ran since."""
-    runtime = compiler.runtime_library()
+    """An empty cache (but for the device itself and its header), and the commands that ran since."""
+    runtime, header = compiler.runtime_library(), compiler.device_header()
     monkeypatch.setattr(compiler, "folder", lambda: tmp_path)
     monkeypatch.setattr(compiler, "runtime_library", lambda: runtime)
+    monkeypatch.setattr(compiler, "device_header", lambda: header)
     commands: list[list[str]] = []
     call = compiler.call
 
@@ -61,6 +63,22 @@ def test_many_modules_in_one_call(fresh: list[list[str]]) -> None:
         module.get_function("fill")((1,), (32,), (out,))
         assert np.array_equal(out.to_numpy()[:32], np.arange(31.0, -1, -1) * (step + 1) + step)
         assert [(v.name, v.size) for v in module.variables] == [(b"line", 128 * step)]
+
+
+def test_what_nobody_ran_waits_for_the_first_that_runs(fresh: list[list[str]]) -> None:
+    device = Device()
+    together, out = Together(device), device.alloc(128)
+    modules = [together.module(FILL.format(step=step, factor=step + 2)) for step in range(1, 5)]
+    for module in modules[:2]:
+        module.get_function("fill")((1,), (32,), (out,))
+    assert compilations(fresh) == 0
+    assert np.array_equal(out.to_numpy(), np.arange(31.0, -1, -1) * 4 + 2)
+    modules[3].get_function("fill")((1,), (32,), (out,))
+    assert np.array_equal(out.to_numpy(), np.arange(31.0, -1, -1) * 6 + 4)
+    assert compilations(fresh) == 1
+    modules[0].get_function("fill")((1,), (32,), (np.float32(0),))
+    with pytest.raises(LaunchRefused, match=r"argument 0 of `fill` is declared `float\* out`"):
+        device.synchronize()
 
 
 def test_what_was_compiled_is_kept(fresh: list[list[str]]) -> None:

@@ -109,8 +109,11 @@ class Cuda:
 
     def filled(self, shape: tuple[int, ...], value: Any, dtype: Any) -> Any:
         """An array full of a number."""
-        made = self.empty(shape, dtype)
-        made.fill(np.asarray(value).astype(dtype)[()])
+        made, number = self.empty(shape, dtype), np.asarray(value).astype(dtype)
+        if number.dtype.kind == "V":  # a half that CuPy's fills need not know: its bits
+            made.view(np.uint16).fill(number.view(np.uint16)[()])
+        else:
+            made.fill(number[()])
         return made
 
     def memory(self) -> tuple[int, int]:

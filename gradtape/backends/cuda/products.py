@@ -47,11 +47,11 @@ def contraction(cuda: Cuda, subscripts: str) -> Callable[[Any, Any], Any]:
     def run(a: Any, b: Any) -> Any:
         a, b = cuda.array(a), cuda.array(b)
         sizes = dict(zip(left + right, a.shape + b.shape, strict=True))
-        result = cuda.empty(tuple(sizes[c] for c in out), a.dtype)
-        if not result.size:
-            return result
+        shape = tuple(sizes[c] for c in out)
         if not all(sizes[c] for c in groups.summed):
-            result.fill(0)
+            return cuda.zeros(shape, a.dtype)
+        result = cuda.empty(shape, a.dtype)
+        if not result.size:
             return result
         target = _strides(result, out, (groups.batch, groups.rows, groups.columns))
         counts = _count(sizes, groups.rows), _count(sizes, groups.columns)

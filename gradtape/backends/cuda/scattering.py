@@ -82,7 +82,7 @@ def scatter_add(cuda: Cuda, g: Array, indices: Array, shape: Sizes, axis: int, b
 def _extreme(cuda: Cuda, x: Array, indices: Array, size: int, axis: int, batch_dims: int, monoid: str) -> Array:
     shape = (*x.shape[:axis], size, *x.shape[axis + indices.ndim - batch_dims :])
     far: Callable[[DType], Any] = FAR[monoid]
-    out = cuda.xp.full(shape, far(of_numpy(x.dtype)), x.dtype)
+    out = cuda.filled(shape, far(of_numpy(x.dtype)), x.dtype)
     return _scattered(cuda, monoid, x, indices, out, axis, batch_dims)
 
 

@@ -159,6 +159,8 @@ class ndarray:
             raise ValueError("non-scalar value cannot be used for fill")
         if isinstance(value, ndarray):
             raise ComputesOutsideKernels("`fill` by a device array")
+        if self.dtype.kind == "V":
+            raise ComputesOutsideKernels(f"`fill` of {self.dtype}, which CuPy's kernels need not know")
         span, number = self.span(), np.asarray(value).astype(self.dtype)
         enqueue("fill", lambda: span.written("fill").fill(number))
 

@@ -1,5 +1,9 @@
-// What the launcher must know of a kernel, found by the compiler from the kernel's type.
+// What the launcher must know of a kernel, found by the compiler from the kernel's type; and of a library of kernels.
 #pragma once
+
+// From here it knows where the library's shared variables are.
+static thread_local char emulator_anchor;
+extern "C" __attribute__((visibility("default"))) void* emulator_anchor_address() { return &emulator_anchor; }
 
 namespace emulator {
 
