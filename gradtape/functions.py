@@ -25,6 +25,7 @@ from gradtape.runtime.variable import Variable
 from gradtape.tracing import conversion
 from gradtape.tracing.concrete import TRACING, ConcreteFunction, Trace, tensor_places
 from gradtape.tracing.open import OpenTrace, TraceForEachShape
+from gradtape.tracing.replaying import Capturing
 from gradtape.tracing.signatures import Key, TensorSpec, as_argument, generalised, holds, key_of
 
 NOT_FIRST = (
@@ -56,6 +57,7 @@ class Function:
         self._traces: OrderedDict[Key, ConcreteFunction] = OrderedDict()
         self._general: list[Key] = []  # signatures with unknown dimensions
         self._eager: set[Key] = set()
+        self.capturing = Capturing(self.name, options.jit_compile)
         self._count = 0
         self._called = False
         self._methods: dict[int, tuple[Any, Function]] = {}  # by id of the object
@@ -179,6 +181,7 @@ class Function:
         trace = self._trace(avals, leaves, spec, "" if first else NOT_FIRST)
         if trace.created:
             trace = self._trace(avals, leaves, spec, NOT_ONCE)
+        trace.capturing = self.capturing
         return ConcreteFunction(self.name, self._specs(leaves, avals), spec, trace, list(self.signature.parameters))
 
     def _specs(self, leaves: Sequence[Any], avals: Sequence[Aval]) -> list[Any]:
@@ -275,7 +278,9 @@ class Function:
 class Options:
     """How a function is traced."""
 
-    def __init__(self, signature: Any, autograph: bool, reduce_retracing: bool) -> None:
+    def __init__(
+        self, signature: Any, autograph: bool, reduce_retracing: bool, jit_compile: bool | None = None
+    ) -> None:
         if not (signature is None or isinstance(signature, list | tuple)):
             raise TypeError(
                 f"`input_signature` should be a list with a `tf.TensorSpec` per argument, got {signature!r}."
@@ -286,6 +291,7 @@ class Options:
         self.avals = [_aval(s) for s in leaves]  # of the leaves of all arguments
         self.names = [s.name for s in leaves]
         self.autograph, self.reduce_retracing = autograph, reduce_retracing
+        self.jit_compile = jit_compile
 
 
 def _aval(spec: Any) -> Aval:
@@ -323,6 +329,8 @@ def function(
       input_signature: a `TensorSpec`, or a structure of them, per argument, to which arguments are converted and
         against which they are checked. Dimensions that are None there may differ from call to call.
       autograph: whether Python's control flow is converted.
+      jit_compile: on a GPU a trace that has run a few times is captured into a CUDA graph, where nothing in it needs
+        the host, and is one launch from then on. True: after its first call; False: never; None: if it pays.
       reduce_retracing: dimensions that differ between calls become unknown ones, so that there are few traces.
 
     All other arguments are accepted for compatibility.
@@ -344,7 +352,8 @@ def function(
 
     Source: `tf.function` of TensorFlow 2.
     """
-    options = Options(input_signature, autograph, reduce_retracing or bool(experimental_relax_shapes))
+    wanted = experimental_compile if jit_compile is None else jit_compile
+    options = Options(input_signature, autograph, reduce_retracing or bool(experimental_relax_shapes), wanted)
     if func is None:
         return lambda f: Function(f, options)
     return Function(func, options)

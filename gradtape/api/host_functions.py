@@ -18,6 +18,7 @@ from gradtape.ops.op import apply
 from gradtape.recording import leaves_of
 from gradtape.runtime.control import is_staged
 from gradtape.runtime.convert import convert
+from gradtape.runtime.devices import on_host
 from gradtape.runtime.hosted import effect
 from gradtape.runtime.places import place_of, user_frame
 from gradtape.runtime.tensor import SymbolicTensor, SymbolicTensorError, Tensor, wrap
@@ -147,7 +148,7 @@ class _Remembered:
         with outside():
             made = run(given)
         self.avals = [t._aval for t in made]
-        self.first: tuple[list[Any], list[Any]] | None = [t._array for t in given], [t._array for t in made]
+        self.first: tuple[list[Any], list[Any]] | None = [on_host(t._array) for t in given], [t._array for t in made]
 
     def __call__(self, *arrays: Any) -> tuple[Any, ...]:
         with self.lock:

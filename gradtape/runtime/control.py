@@ -15,6 +15,8 @@ from gradtape.ir.aval import Aval, aval
 from gradtape.ir.dtypes import bool_
 from gradtape.ir.graph import Graph, Value
 from gradtape.ir.shapes import shape_text
+from gradtape.ops.call import call_step
+from gradtape.ops.comparison import SELECT
 from gradtape.ops.control import COND, WHILE
 from gradtape.ops.op import Step
 from gradtape.runtime.dispatch import execute
@@ -119,27 +121,37 @@ def run(step: Step, inputs: Sequence[Tensor]) -> list[Tensor]:
 # ------------------------------------------------------------------ branches
 
 
-def cond(pred: Tensor, true: Block, false: Block) -> list[Tensor]:
-    """What the branch gives that a scalar without a value chooses.
+def cond(pred: Tensor, true: Block, false: Block, both: bool = False) -> list[Tensor]:
+    """What the branch gives that a scalar without a value chooses; `both`: both run, and nobody waits for the scalar.
 
     Raises:
       TypeError: branches that give another number of tensors, or other dtypes.
     """
-    return join(pred, [Traced(true, []), Traced(false, [])])
+    return join(pred, [Traced(true, []), Traced(false, [])], both)
 
 
-def join(pred: Tensor, branches: Sequence[Traced]) -> list[Tensor]:
+def join(pred: Tensor, branches: Sequence[Traced], both: bool = False) -> list[Tensor]:
     """The same of branches that were traced."""
     _check_equal(*(b.results for b in branches))
     assigned = _assigned(branches)
     outputs = [[*map(b.capture, b.results), *map(b.end_of, assigned)] for b in branches]
     needs = _needs(branches, assigned)
     graphs = [flattened(Graph(needs.inputs(b), o)) for b, o in zip(branches, outputs, strict=True)]
-    made = run(COND.bind(true=graphs[0], false=graphs[1]), [pred, *needs.operands()])
+    if both:
+        made = _chosen(pred, graphs, needs.operands())
+    else:
+        made = run(COND.bind(true=graphs[0], false=graphs[1]), [pred, *needs.operands()])
     count = len(branches[0].results)
     for v, new in zip(assigned, made[count:], strict=True):
         v.assign(new)
     return made[:count]
+
+
+def _chosen(pred: Tensor, graphs: Sequence[Graph], operands: Sequence[Tensor]) -> list[Tensor]:
+    """The results of one of two graphs, of which both run."""
+    made = [execute(call_step(g), operands) for g in graphs]
+    true, false = ([m] if isinstance(m, Tensor) else list(m) for m in made)
+    return [execute(SELECT.bind(), (pred, x, y)) for x, y in zip(true, false, strict=True)]
 
 
 def _check_equal(true: Sequence[Tensor], false: Sequence[Tensor]) -> None:

@@ -183,13 +183,17 @@ class Placed:
 
     def __call__(self, *arrays: Any) -> Any:
         if self.goes_to_device(arrays):
-            if self.device is None:
-                assert DEVICES.device is not None
-                self.device = self.make_device(DEVICES.device.lowering)
-            return self.device(*arrays)
+            return self.on_device()(*arrays)
         if self.host is None:
             self.host = self.make_host()
         return self.host(*map(on_host, arrays))
+
+    def on_device(self) -> Kernel:
+        """What runs it on the device."""
+        if self.device is None:
+            assert DEVICES.device is not None
+            self.device = self.make_device(DEVICES.device.lowering)
+        return self.device
 
     def goes_to_device(self, arrays: Sequence[Any]) -> bool:
         if STATE.place == "CPU" or any(map(_is_text, arrays)):

@@ -318,13 +318,23 @@ class Variable(Operators):
         """Make a fresh array of this variable's shape and dtype, which nobody else holds, its value."""
         self._snapshot = wrap(array, self._aval)
 
-    def _owned(self) -> Any:
-        """The value's array, if nothing but this variable holds it: then it may be written over."""
+    @property
+    def array(self) -> Any:
+        """The present value's array, which tapes are not told of."""
+        return self._snapshot._array
+
+    def is_alone(self, others: int = 0) -> bool:
+        """Whether nothing but this variable, and so many others that are known, holds its array."""
         snapshot = self._snapshot
         array = snapshot._array
         # the snapshot: this variable and a local name; the array: the snapshot and a local name
-        if sys.getrefcount(snapshot) > UNSHARED or sys.getrefcount(array) > UNSHARED:
+        return sys.getrefcount(snapshot) <= UNSHARED and sys.getrefcount(array) <= UNSHARED + others
+
+    def _owned(self) -> Any:
+        """The value's array, if nothing but this variable holds it: then it may be written over."""
+        if not self.is_alone():
             return None
+        array = self._snapshot._array
         return array if isinstance(array, np.ndarray) and is_sole(array) else None
 
     def is_owned(self) -> bool:

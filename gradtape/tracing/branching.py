@@ -58,8 +58,11 @@ def truth(value: Any, who: str) -> Tensor:
     return t if t._aval.dtype is bool_ else binary(_NOT_EQUAL, t, convert(0, t._aval.dtype))
 
 
-def cond(pred: Any, true_fn: Callable[[], Any], false_fn: Callable[[], Any], who: str = "cond") -> Any:
-    """The result of one of two functions; of a graph of both where the condition has no value yet.
+def cond(
+    pred: Any, true_fn: Callable[[], Any], false_fn: Callable[[], Any], who: str = "cond", both: bool = False
+) -> Any:
+    """The result of one of two functions; of a graph of both where the condition has no value yet. `both`: there, both
+    run, and what they give and assign is chosen, so that the host need not know the condition.
 
     Raises:
       TypeError: there, results of another structure or other dtypes.
@@ -82,7 +85,7 @@ def cond(pred: Any, true_fn: Callable[[], Any], false_fn: Callable[[], Any], who
 
         return run
 
-    made = control.cond(holds, block(true_fn), block(false_fn))
+    made = control.cond(holds, block(true_fn), block(false_fn), both)
     return packed[0].with_tensors(made)
 
 

@@ -20,12 +20,13 @@ from gradtape.ops.op import constant
 from gradtape.runtime.backward import CompiledGraph
 from gradtape.runtime.collector import put_off
 from gradtape.runtime.convert import convert, is_shared
-from gradtape.runtime.devices import is_on_device
+from gradtape.runtime.devices import DEVICES, is_on_device
 from gradtape.runtime.state import STATE
 from gradtape.runtime.tensor import SymbolicTensor, Tensor
 from gradtape.runtime.trace import FunctionTracer
 from gradtape.runtime.variable import Variable
 from gradtape.tracing.branching import Packed
+from gradtape.tracing.replaying import Capturing, Replays
 from gradtape.tracing.signatures import TensorSpec
 from gradtape.transforms.simplify import rebuild_from
 
@@ -39,6 +40,8 @@ class Trace:
     """The graph of a call: of tensors, variables as the call begins and captured tensors, to the results and to what
     assigned variables are when it ends."""
 
+    capturing: Capturing | None = None  # how a device captures it; None: it does not
+
     def __init__(
         self,
         python: Callable[[list[Tensor]], Any],
@@ -46,6 +49,7 @@ class Trace:
         creates_no_more: str = "",
         examples: Sequence[Tensor] = (),
     ) -> None:
+        self.replays = Replays()
         with put_off():
             self._make(python, avals, creates_no_more, examples)
         TRACES.add(self)
@@ -86,6 +90,16 @@ class Trace:
 
     def run(self, tensors: Sequence[Tensor]) -> Any:
         """The results for other tensors; variables are read now, and assigned at the end."""
+        if self.capturing is None or DEVICES.device is None:
+            return self._in_steps(tensors)
+        made = self.replays.run(self, tensors, self.capturing)
+        if made is not None:
+            return self.results.with_tensors(made)
+        results = self._in_steps(tensors)
+        self.replays.note(self, tensors, self.capturing)
+        return results
+
+    def _in_steps(self, tensors: Sequence[Tensor]) -> Any:
         kernel = self._kernel() if self.assigned else None
         made = self.compiled([*tensors, *map(_READ, self.variables), *self.captured], kernel)
         if not self.assigned:

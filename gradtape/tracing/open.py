@@ -29,6 +29,7 @@ from gradtape.runtime.tensor import SymbolicTensor, SymbolicTensorError, Tensor,
 from gradtape.runtime.trace import FunctionTracer
 from gradtape.tracing.actions import Action, Block, Slot, World
 from gradtape.tracing.concrete import TRACING, Trace
+from gradtape.tracing.replaying import Capturing
 from gradtape.tracing.status import MARK
 
 MAX_SHAPES = 256  # per trace
@@ -294,6 +295,8 @@ def is_ours_to_make(f: Any) -> bool:
 class OpenTrace:
     """A trace whose graph is made for each choice of shapes, as `concrete.Trace` is for one."""
 
+    capturing: Capturing | None = None
+
     def __init__(
         self,
         python: Callable[[list[Tensor]], Any],
@@ -332,7 +335,9 @@ class OpenTrace:
             self.tracer.world = held
 
     def _again(self, avals: tuple[Aval, ...], examples: Sequence[Tensor]) -> Trace:
-        return Trace(self.python, avals, NO_MORE, examples)
+        made = Trace(self.python, avals, NO_MORE, examples)
+        made.capturing = self.capturing
+        return made
 
     def run(self, tensors: Sequence[Tensor]) -> Any:
         """The results for tensors of any shapes that fit."""
@@ -364,6 +369,8 @@ def _guessed(a: Aval) -> Aval:
 class TraceForEachShape:
     """What stands for an open trace where there is none: Python is traced for each choice of shapes."""
 
+    capturing: Capturing | None = None
+
     def __init__(self, python: Callable[[list[Tensor]], Any]) -> None:
         self.python = python
         self.created: list[Any] = []
@@ -374,4 +381,5 @@ class TraceForEachShape:
         avals = tuple(t._aval for t in tensors)
         with TRACING:
             trace = self.made.find(avals, lambda: Trace(self.python, avals, NO_MORE, tensors))
+        trace.capturing = self.capturing
         return trace.run(tensors)

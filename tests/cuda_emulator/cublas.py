@@ -17,6 +17,7 @@ import numpy as np
 from tests.cuda_emulator.device import Device
 from tests.cuda_emulator.faults import DeviceFault
 from tests.cuda_emulator.host import Span
+from tests.cuda_emulator.native import runtime
 from tests.cuda_emulator.streams import Stream
 
 __all__ = ["Cublas"]
@@ -46,6 +47,7 @@ class Handle:
 
     stream: Stream
     workspace: int = 0  # bytes of its own
+    address: int = 0  # where they are
     mathematics: int = 0
 
 
@@ -127,6 +129,7 @@ class Product:
     alpha: complex
     beta: complex
     uses_tf32: bool
+    workspace: int  # of a graph: its address
 
     def refuse_overlap(self) -> None:
         if self.c.overlaps_itself:
@@ -138,6 +141,8 @@ class Product:
                 raise DeviceFault("aliasing", f"C overlaps {name}, which is read", NAME)
 
     def run(self) -> None:
+        if self.workspace and runtime().emulator_buffer_at(self.workspace) is None:
+            raise DeviceFault("freed", "the workspace that it was recorded with was freed", NAME)
         self.refuse_overlap()
         wide = np.result_type(self.c.dtype, np.float32)
         result = np.zeros((self.c.batch, self.c.rows, self.c.columns), wide)
@@ -148,7 +153,8 @@ class Product:
             ]
             if self.uses_tf32:
                 given = [rounded_to_tf32(values) for values in given]
-            result += wide.type(self.alpha) * np.matmul(*given)
+            with np.errstate(all="ignore"):
+                result += wide.type(self.alpha) * np.matmul(*given)
         if self.beta:  # or else C need not hold anything
             result += wide.type(self.beta) * self.c.span().read(NAME).astype(wide)
         self.c.span().written(NAME)[...] = result.astype(self.c.dtype)
@@ -186,7 +192,7 @@ class Cublas:
             return NOT_INITIALIZED
         if workspace % 256:
             return INVALID_VALUE
-        found.workspace = size
+        found.workspace, found.address = size, workspace
         return SUCCESS
 
     def cublasSetMathMode(self, handle: Any, mode: int) -> int:
@@ -242,7 +248,8 @@ class Cublas:
             raise DeviceFault("workspace", "allocates in a graph: give the handle a workspace of its own before", NAME)
         tf32 = compute == TF32 or (compute == FLOAT32 and found.mathematics == TF32_MATH)
         uses_tf32 = tf32 and dtype not in HALVES
-        product = Product(left, right, result, (transa, transb), k, scalar(alpha), scalar(beta), uses_tf32)
+        own = found.address if found.stream.recording is not None else 0
+        product = Product(left, right, result, (transa, transb), k, scalar(alpha), scalar(beta), uses_tf32, own)
         if m and n and batch:
             self.device.counts.library_calls.append(NAME)
             found.stream.enqueue(product.run)

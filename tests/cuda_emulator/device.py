@@ -7,19 +7,20 @@ or changed too early shows, and every wait of the host is counted, also a hidden
 from __future__ import annotations
 
 import ctypes
+import threading
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from tests.cuda_emulator import limits
 from tests.cuda_emulator.arguments import Declared
 from tests.cuda_emulator.compiler import compile_sources, line_of
-from tests.cuda_emulator.faults import CaptureRefused, DeviceFault
+from tests.cuda_emulator.faults import DeviceFault
 from tests.cuda_emulator.memory import Buffer
 from tests.cuda_emulator.module import Dimensions, Function, Module
 from tests.cuda_emulator.native import Launch, Traffic, runtime
-from tests.cuda_emulator.streams import Event, Schedule, Stream
+from tests.cuda_emulator.streams import Event, Graph, Schedule, Stream
 from tests.cuda_emulator.text import Source
 
 __all__ = ["Counts", "Device", "LaunchCount"]
@@ -68,6 +69,8 @@ class Counts:
     launches: list[LaunchCount] = field(default_factory=list)
     synchronizations: list[str] = field(default_factory=list)  # with the reason of each
     library_calls: list[str] = field(default_factory=list)  # of the stand-in for CuPy
+    queued: int = 0  # launches that the host asked for one by one
+    graphs: int = 0  # those of whole graphs
     copies_to_device: int = 0
     allocations: int = 0
 
@@ -75,7 +78,7 @@ class Counts:
         self.launches.clear()
         self.synchronizations.clear()
         self.library_calls.clear()
-        self.copies_to_device = self.allocations = 0
+        self.queued = self.graphs = self.copies_to_device = self.allocations = 0
 
 
 class Device:
@@ -99,7 +102,17 @@ class Device:
         weakref.finalize(self, free_all, self.addresses)
         self.schedule = Schedule(seed)
         self.default_stream = Stream(self.schedule, "the default stream")
-        self.current_stream = self.default_stream
+        self._current = threading.local()
+
+    @property
+    def current_stream(self) -> Stream:
+        """This thread's."""
+        found: Stream = getattr(self._current, "stream", self.default_stream)
+        return found
+
+    @current_stream.setter
+    def current_stream(self, stream: Stream) -> None:
+        self._current.stream = stream
 
     # ---- memory -----------------------------------------------------------------------------------------------------
 
@@ -147,6 +160,17 @@ class Device:
         finally:
             self.current_stream = before
 
+    def queue(self, launch: Callable[[], None]) -> None:
+        """A launch that the host asks for, on the current stream."""
+        if self.current_stream.recording is None:
+            self.counts.queued += 1
+        self.current_stream.enqueue(launch)
+
+    def launch_graph(self, graph: Graph, stream: Stream) -> None:
+        """Queue all that was recorded, with the arguments that it was given then."""
+        self.counts.graphs += 1
+        graph.launch(stream)
+
     def enqueue_copy(self, buffer: Buffer, data: bytes, offset: int) -> None:
         self.counts.copies_to_device += 1
 
@@ -162,7 +186,7 @@ class Device:
     ) -> None:
         """Wait for all that is queued, or on one stream only, or up to an event. A fault drops what is left."""
         if self.current_stream.recording is not None:
-            raise CaptureRefused(f"{reason}: nobody can wait for a stream that records a graph")
+            raise self.current_stream.refuse(f"{reason}: nobody can wait for a stream that records a graph")
         self.counts.synchronizations.append(reason)
         if stream is not None:
             self.schedule.run(lambda: not stream.steps)

@@ -11,7 +11,7 @@ import numpy as np
 from tests.cuda_emulator.faults import DeviceFault
 from tests.cuda_emulator.native import runtime
 
-__all__ = ["Span"]
+__all__ = ["Span", "over", "poison"]
 
 DEFINED = 8  # as in native/memory.hpp
 
@@ -59,6 +59,13 @@ class Span:
 
     def __str__(self) -> str:
         return f"{self.dtype} elements of shape {self.shape} and strides {self.strides}"
+
+
+def poison(address: int, size: int, who: str) -> None:
+    """Make bytes of a live buffer such as nothing has written."""
+    array, marks = Span(address, (size,), (1,), np.dtype(np.uint8))._arrays(who, "takes")
+    array.fill(0xFF)
+    marks &= 0xFF ^ DEFINED
 
 
 def over(address: int, size: int) -> ctypes.Array[c_char]:

@@ -34,6 +34,7 @@ class Buffer:
         self.address: int = address
         self.freed = False
         self.stream = device.current_stream
+        self.is_of_graphs = False  # launched on other streams than the one it was allocated on
         device.addresses.add(address)
 
     def __del__(self) -> None:
@@ -70,8 +71,12 @@ class Buffer:
             runtime().emulator_free(self.address)
 
     def release(self) -> None:
-        """Free when the stream that it was allocated on gets there, as a memory pool does."""
-        self.stream.enqueue_past_graphs(self.free)
+        """Free when the stream that it was allocated on gets there, as a memory pool does; memory of graphs, which goes
+        back to the driver, when all streams do."""
+        if self.is_of_graphs:
+            self.device.schedule.after_all(self.free)
+        else:
+            self.stream.enqueue_past_graphs(self.free)
 
     def require_live(self) -> None:
         if self.freed:

@@ -103,7 +103,7 @@ class Function:
 
     def __call__(self, grid: Any, block: Any, args: Sequence[Any], *, shared_mem: int = 0) -> None:
         """Queue a launch. It runs at the next synchronisation."""
-        self.module.device.current_stream.enqueue(self.prepared(grid, block, args, shared_mem))
+        self.module.device.queue(self.prepared(grid, block, args, shared_mem))
 
     def prepared(self, grid: Any, block: Any, args: Sequence[Any], shared_mem: int) -> Callable[[], None]:
         """A launch, as the stream runs it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 import threading
 from collections import deque
@@ -51,6 +52,7 @@ class Stream:
         self.name = name
         self.steps: deque[Step] = deque()
         self.recording: list[Callable[[], None]] | None = None
+        self.is_spoilt = False  # what is recorded is good for nothing
 
     def enqueue(self, run: Callable[[], None]) -> None:
         """Work for later, or, while a graph is recorded, for each launch of the graph."""
@@ -72,14 +74,21 @@ class Stream:
         """From now on record what is queued here, and run none of it."""
         if self.recording is not None:
             raise CaptureRefused(f"{self.name} records a graph already")
-        self.recording = []
+        self.recording, self.is_spoilt = [], False
 
     def end_capture(self) -> Graph:
         """What was recorded, as a graph."""
         if self.recording is None:
             raise CaptureRefused(f"{self.name} records no graph")
         graph, self.recording = Graph(self.recording), None
+        if self.is_spoilt:
+            raise CaptureRefused("cudaErrorStreamCaptureInvalidated: something in between could not be recorded")
         return graph
+
+    def refuse(self, words: str) -> CaptureRefused:
+        """What the driver answers, which gives up on the whole graph."""
+        self.is_spoilt = True
+        return CaptureRefused(f"cudaErrorStreamCaptureUnsupported: {words}")
 
     def record(self, event: Event) -> None:
         """Let the event stand for all that is queued here until now."""
@@ -121,6 +130,16 @@ class Schedule:
     def notice(self, stream: Stream) -> None:
         if stream not in self.busy:
             self.busy.append(stream)
+
+    def after_all(self, run: Callable[[], None]) -> None:
+        """What happens when all that is queued anywhere is done, without anybody waiting for it."""
+        with self.lock:
+            last = Stream(self, "what waits for all streams")
+            for stream in list(self.busy):
+                mark = Mark()
+                stream.enqueue_past_graphs(functools.partial(setattr, mark, "reached", True))
+                last._add(Step(None, mark))
+            last.enqueue_past_graphs(run)
 
     def run(self, is_enough: Callable[[], bool]) -> None:
         """Work until it is enough, or nothing is left. A fault drops all that was queued."""

@@ -61,7 +61,7 @@ class LaterFunction:
             function.max_dynamic_shared_size_bytes = most
             function.prepared(grid, block, values, shared_mem)()
 
-        self.module.together.device.current_stream.enqueue(run)
+        self.module.together.device.queue(run)
 
     def _compiled(self) -> Function:
         if self._function is None:

@@ -3,9 +3,11 @@ backends."""
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import threading
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import ml_dtypes
@@ -62,7 +64,8 @@ class Blas:
 
     def __init__(self, library: Any, stream: Callable[[], Any], memory: Callable[[int], Any]) -> None:
         self.library, self.stream, self.memory = library, stream, memory
-        self.own = threading.local()  # a handle serves one thread
+        self.own = _Own()
+        self.idle: list[ctypes.c_void_p] = []  # handles of graphs that are gone
 
     def gemm(
         self, dtype: np.dtype[Any], sizes: tuple[int, int, int], a: Matrices, b: Matrices, c: Matrices, batch: int
@@ -84,28 +87,88 @@ class Blas:
         )
 
     def _handle(self) -> ctypes.c_void_p:
-        """This thread's handle, on the current stream."""
+        """This thread's handle, or that of the graph which it records, on the current stream."""
         own = self.own
-        if not hasattr(own, "handle"):
-            own.handle, own.stream, own.workspaces = ctypes.c_void_p(), None, {}
-            _check("cublasCreate", self.library.cublasCreate_v2(ctypes.byref(own.handle)))
+        if own.graph is not None:
+            return own.graph.handle()
+        if own.handle is None:
+            own.handle = self.created()
         stream = self.stream()
         if own.stream != (stream, DETERMINISM.required):
-            _check("cublasSetStream", self.library.cublasSetStream_v2(own.handle, stream))
-            if DETERMINISM.required:
-                self._set_workspace(stream)
+            self.bind(own.handle, stream, self._workspace(stream) if DETERMINISM.required else None)
             own.stream = stream, DETERMINISM.required
-        handle: ctypes.c_void_p = own.handle
-        return handle
+        return own.handle
 
-    def _set_workspace(self, stream: Any) -> None:
-        """Memory of this handle's own on this stream. The library takes some from a pool otherwise, and how a product
-        is split up then depends on what other streams do."""
+    def _workspace(self, stream: Any) -> Any:
+        """Memory of this thread's handle on a stream. The library takes some from a pool otherwise, and how a product is
+        split up then depends on what other streams do."""
         own = self.own
         if stream not in own.workspaces:
             own.workspaces[stream] = self.memory(WORKSPACE)
-        address = own.workspaces[stream].data.ptr
-        _check("cublasSetWorkspace", self.library.cublasSetWorkspace_v2(own.handle, address, WORKSPACE))
+        return own.workspaces[stream]
+
+    def created(self) -> ctypes.c_void_p:
+        """A new handle."""
+        handle = ctypes.c_void_p()
+        _check("cublasCreate", self.library.cublasCreate_v2(ctypes.byref(handle)))
+        return handle
+
+    def bind(self, handle: ctypes.c_void_p, stream: Any, workspace: Any = None) -> None:
+        """Let a handle work on a stream; `workspace`: in this array, and not in memory that the library takes."""
+        _check("cublasSetStream", self.library.cublasSetStream_v2(handle, stream))
+        if workspace is not None:  # which the call before took away
+            _check(
+                "cublasSetWorkspace",
+                self.library.cublasSetWorkspace_v2(handle, workspace.data.ptr, workspace.nbytes),
+            )
+
+    @contextlib.contextmanager
+    def through(self, products: GraphProducts) -> Iterator[None]:
+        """A block whose products, in this thread, are those of a graph."""
+        before, self.own.graph = self.own.graph, products
+        try:
+            yield
+        finally:
+            self.own.graph = before
+
+
+class GraphProducts:
+    """How one graph computes products: by a handle that no other graph uses while it lives, in memory of its own. While
+    a stream is captured the library must not take memory, so that both are there before: the work first runs without a
+    capture."""
+
+    def __init__(self, blas: Blas) -> None:
+        self.blas = blas
+        self.own: ctypes.c_void_p | None = None
+        self.workspace: Any = None
+        self.stream: Any = None
+
+    def handle(self) -> ctypes.c_void_p:
+        """The handle, on the current stream."""
+        if self.own is None:
+            self.own = self.blas.idle.pop() if self.blas.idle else self.blas.created()
+            self.workspace = self.blas.memory(WORKSPACE)
+            weakref.finalize(self, self.blas.idle.append, self.own)
+        stream = self.blas.stream()
+        if stream != self.stream:
+            self.blas.bind(self.own, stream, self.workspace)
+            self.stream = stream
+        return self.own
+
+    def prepare(self) -> None:
+        """Go over to the current stream, if there are products at all."""
+        if self.own is not None:
+            self.handle()
+
+
+class _Own(threading.local):
+    """Of each thread: a handle serves one."""
+
+    def __init__(self) -> None:
+        self.handle: ctypes.c_void_p | None = None
+        self.stream: Any = None  # that the handle is on, and whether with memory of its own
+        self.workspaces: dict[Any, Any] = {}  # by stream
+        self.graph: GraphProducts | None = None
 
 
 def _check(name: str, status: int) -> None:

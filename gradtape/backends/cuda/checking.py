@@ -13,6 +13,7 @@ from gradtape.ops.checks import checked
 
 def check_numerics(cuda: Cuda, x: Any, message: str) -> Any:
     """The host looks at the elements, since it must wait for the answer in any case; the array stays where it is."""
+    cuda.needs_host("`check_numerics` looks at the elements on the host")
     checked(np, np.asarray(cuda.host(x)), message)
     return x
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import re
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from gradtape.backends.cuda.blas import Blas
+from gradtape.backends.cuda.capture import Noting, Uncapturable
 from gradtape.ir.bounded import Bounded
 from gradtape.ir.dtypes import DType
 from gradtape.kernels.cuda_launch import Buffer, CudaProgram, Number
@@ -45,6 +47,12 @@ def as_given(*numbers: int) -> Callable[[Kernel], Kernel]:
     return mark
 
 
+class _Own(threading.local):
+    """Of each thread: what it notes while its work becomes a graph."""
+
+    noting: Noting | None = None
+
+
 class Slot(NamedTuple):
     """Where an argument of a launch comes from: the operand, result or scratch array of this number."""
 
@@ -72,6 +80,7 @@ class Cuda:
         self.functions: dict[str, Any] = {}  # by the text of a kernel
         self.kept: Bounded[Any, Any] = Bounded(PROGRAMS)
         self.lock = threading.Lock()
+        self.own = _Own()
 
     # ------------------------------------------------------------------ arrays
 
@@ -83,6 +92,10 @@ class Cuda:
         """An array on the device: a copy of what is on the host."""
         if isinstance(a, self.ndarray):
             return a
+        noting = self.own.noting
+        return self._copied(a) if noting is None else noting.apart(lambda: self._copied(a))
+
+    def _copied(self, a: Any) -> Any:
         if not a.shape:
             return self.number(a)
         if isinstance(a, Known):
@@ -102,7 +115,10 @@ class Cuda:
 
     def host(self, a: Any) -> Any:
         """An array on the host, or a number; waits for what is on the device."""
-        return self.xp.asnumpy(a)[()] if isinstance(a, self.ndarray) else a
+        if not isinstance(a, self.ndarray):
+            return a
+        self.needs_host("the host reads what was computed")
+        return self.xp.asnumpy(a)[()]
 
     def empty(self, shape: tuple[int, ...], dtype: Any) -> Any:
         return self.xp.empty(shape, dtype)
@@ -146,7 +162,35 @@ class Cuda:
 
     def once(self, key: Any, make: Callable[[], Any]) -> Any:
         """What was made for a key, such as a program; made now if it was not."""
-        return self.kept.find(key, make)
+        noting = self.own.noting
+        if noting is None:
+            return self.kept.find(key, make)
+        return noting.apart(lambda: self.kept.find(key, make))
+
+    # ------------------------------------------------------------------ graphs
+
+    @contextlib.contextmanager
+    def noting(self, noting: Noting) -> Iterator[None]:
+        """A block whose work, in this thread, becomes a graph."""
+        self.own.noting = noting
+        try:
+            yield
+        finally:
+            self.own.noting = None
+
+    def needs_host(self, why: str) -> None:
+        """What comes next is done by the host, or makes it wait.
+
+        Raises:
+          Uncapturable: it is to be part of a graph.
+        """
+        if self.own.noting is not None:
+            raise Uncapturable(why)
+
+    def note_positions(self, positions: Any, size: int) -> None:
+        """For graphs: so many positions there are, which the host would have checked."""
+        if self.own.noting is not None:
+            self.own.noting.bounds.append((id(positions), size))
 
     def program(self, program: CudaProgram, results: Sequence[tuple[tuple[int, ...], Any]]) -> Program:
         """What runs the launches of a program; `results`: shapes and dtypes."""

@@ -39,6 +39,7 @@ class Library(Op):
         """The results; what has no elements is not asked for."""
         results = self.infer(tuple(aval(a.shape, of_numpy(a.dtype)) for a in arrays), **params)
         if any(r.size for r in results):
+            cuda.needs_host(f"`{self.name}` is a function of cuSOLVER")
             return self.function(cuda.xp, *arrays, **params)
         empty = tuple(cuda.empty(r.dims, r.dtype.numpy_dtype) for r in results)
         return empty if len(empty) > 1 else empty[0]

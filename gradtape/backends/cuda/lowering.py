@@ -160,15 +160,32 @@ class Lowering:
 
     def _host(self, step: Step) -> Kernel:
         function, cuda = step.params["function"], self.cuda
-        return lambda *arrays: function(*[cuda.host(a)[()] for a in arrays])
+
+        def run(*arrays: Any) -> Any:
+            cuda.needs_host("a function of Python runs in it, such as a printed text or a draw that the host makes")
+            return function(*[cuda.host(a)[()] for a in arrays])
+
+        return run
 
     def _add_stacks(self, step: Step) -> Kernel:
         return control.stack_adder(self.alone(ADD.bind()))
 
 
-def _around_graphs(rule: Callable[[Step, control.Compile], Kernel]) -> Callable[[Lowering, Step], Kernel]:
-    """The function of a branch or a loop, which runs the programs of its graphs."""
-    return lambda lowering, step: rule(step, lowering.program)
+def _around_graphs(
+    rule: Callable[[Step, control.Compile], Kernel], asks: str = ""
+) -> Callable[[Lowering, Step], Kernel]:
+    """The function of a branch or a loop, which runs the programs of its graphs. `asks`: what the host must know."""
+
+    def made(lowering: Lowering, step: Step) -> Kernel:
+        cuda, run = lowering.cuda, rule(step, lowering.program)
+
+        def asking(*arrays: Any) -> Any:
+            cuda.needs_host(f"the host reads {asks}")
+            return run(*arrays)
+
+        return asking if asks else run
+
+    return made
 
 
 RULES: dict[type, Callable[[Lowering, Step], Kernel]] = {
@@ -186,9 +203,9 @@ RULES: dict[type, Callable[[Lowering, Step], Kernel]] = {
     Constant: Lowering._constant,
     Positions: Lowering._positions,
     Host: Lowering._host,
-    Cond: _around_graphs(control.cond),
-    While: _around_graphs(control.while_loop),
-    Scan: _around_graphs(control.scan),
+    Cond: _around_graphs(control.cond, "the condition of a branch"),
+    While: _around_graphs(control.while_loop, "the condition of a loop"),
+    Scan: _around_graphs(control.scan, "how many rounds a loop has"),
     Checkpoint: _around_graphs(control.checkpoint),
     StackSum: Lowering._add_stacks,
     EmptyStack: lambda lowering, step: control.Stack,

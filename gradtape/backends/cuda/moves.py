@@ -98,7 +98,10 @@ def on_device(cuda: Cuda, indices: Array, size: int) -> Array:
 
     Raises:
       InvalidArgumentError: positions that are on the host and do not exist."""
-    return indices if cuda.owns(indices) else cuda.array(checked(indices, size))
+    if not cuda.owns(indices):
+        return cuda.array(checked(indices, size))
+    cuda.note_positions(indices, size)
+    return indices
 
 
 @as_given(1)

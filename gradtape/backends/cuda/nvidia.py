@@ -14,7 +14,7 @@ from gradtape.backends.cuda.device import Cuda
 from gradtape.kernels import disk
 
 OPTIONS = ("-std=c++17",)
-ADDRESS, INT, LONG = ctypes.c_void_p, ctypes.c_int, ctypes.c_longlong
+ADDRESS, INT, LONG, SIZE = ctypes.c_void_p, ctypes.c_int, ctypes.c_longlong, ctypes.c_size_t
 GEMM = (
     *(ADDRESS, INT, INT, LONG, LONG, LONG, ADDRESS),
     *(ADDRESS, INT, LONG, LONG, ADDRESS, INT, LONG, LONG, ADDRESS),
@@ -23,7 +23,7 @@ GEMM = (
 FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "cublasCreate_v2": (ADDRESS,),
     "cublasSetStream_v2": (ADDRESS, ADDRESS),
-    "cublasSetWorkspace_v2": (ADDRESS, ADDRESS, ctypes.c_size_t),
+    "cublasSetWorkspace_v2": (ADDRESS, ADDRESS, SIZE),
     "cublasGemmStridedBatchedEx": GEMM,
 }
 # Whose sizes have 64 bits: ctypes would cut longer ones without a word. Since CUDA 12.

@@ -30,6 +30,7 @@ def sorted_keys(cuda: Cuda, positions: Array, at: Slices) -> Array:
         ("keys", at, positions.dtype),
         lambda: cuda.program(cuda_scatter.keys(at, of_numpy(positions.dtype)), [((at.size,), "int64")]),
     )
+    cuda.needs_host("positions are sorted by a library")
     return cuda.xp.sort(program(positions)[0])
 
 

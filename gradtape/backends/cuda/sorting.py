@@ -24,6 +24,7 @@ def argsort(cuda: Cuda, x: Any, axis: int, descending: bool, count: int) -> Any:
 
     if order.n <= cuda_sorting.SHORT:
         return run(cuda_sorting.sorted_rows, x, (shape, "int32"))
+    cuda.needs_host("long rows are sorted by a library")
     rows = run(cuda_sorting.keys, x, ((order.rows, order.n), order.key.numpy_dtype))
     return run(cuda_sorting.positions, cuda.xp.argsort(rows, axis=-1), (shape, "int32"))
 

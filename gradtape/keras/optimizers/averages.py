@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gradtape.api.control import cond
 from gradtape.api.elementwise import cast, where
 from gradtape.runtime.tensor import Tensor
 from gradtape.runtime.update import update
 from gradtape.runtime.variable import Variable
+from gradtape.tracing.branching import cond
 
 # After each step (Polyak and Juditsky, 1992, with weights that fade), with momentum μ, which is 0 at the first step:
 #
@@ -47,7 +47,8 @@ class Averages:
             keep = where(iterations.read() > 0, cast(self.momentum, v._aval.dtype), cast(0.0, v._aval.dtype))
             update(average_rule, [average], [v.read(), keep])
         if self.every is not None:
-            cond((iterations.read() + 1) % self.every == 0, lambda: self.take_place(self.variables), lambda: None)
+            is_due = (iterations.read() + 1) % self.every == 0
+            cond(is_due, lambda: self.take_place(self.variables), lambda: None, "apply", both=True)
 
     def take_place(self, variables: Sequence[Any]) -> None:
         """Give variables the values of their averages.

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from gradtape.api.control import cond
 from gradtape.api.elementwise import cast, is_finite, where
 from gradtape.api.reductions import reduce_all
 from gradtape.ir.dtypes import float32, int64
@@ -16,6 +15,7 @@ from gradtape.runtime.convert import convert
 from gradtape.runtime.indexed_slices import IndexedSlices
 from gradtape.runtime.tensor import Tensor
 from gradtape.runtime.variable import Variable
+from gradtape.tracing.branching import cond
 
 
 class LossScaleOptimizer(Optimizer):
@@ -125,7 +125,8 @@ class LossScaleOptimizer(Optimizer):
         with unrecorded():
             finite = _all_finite(gradients)
             plain = self.get_unscaled_gradients(gradients) if scaled else gradients
-            cond(finite, lambda: self._step(plain, variables), lambda: self._skip())
+            # Both, in a traced function: on a device nobody waits to learn whether the step is skipped.
+            cond(finite, lambda: self._step(plain, variables), self._skip, "apply", both=True)
 
     def _step(self, gradients: Sequence[Any], variables: Sequence[Variable]) -> None:
         assert self._scale is not None and self.step_counter is not None

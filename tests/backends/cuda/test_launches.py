@@ -56,7 +56,7 @@ def test_operands_that_are_repeated_take_one_more(counts: Counts) -> None:
 def test_softmax_cross_entropy_forwards_and_backwards(counts: Counts) -> None:
     x, labels = drawn(64, 100), tf.one_hot(np.arange(64) % 100, 100)
 
-    @tf.function
+    @tf.function(jit_compile=False)
     def step(x: tf.Tensor) -> Any:
         with tf.GradientTape() as tape:
             tape.watch(x)
@@ -103,7 +103,7 @@ def test_a_training_step_waits_for_nothing_and_takes_few_kernels(counts: Counts)
     model, x, labels = network()
     optimizer = tf.keras.optimizers.Adam(1e-3)
 
-    @tf.function
+    @tf.function(jit_compile=False)
     def step(x: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
         with tf.GradientTape() as tape:
             loss = tf.reduce_mean(tf.nn.softmax_cross_entropy_with_logits(labels, model(x, training=True)))

@@ -292,13 +292,15 @@ def copy_elements(source: ndarray, target: ndarray) -> None:
 
 def to_device(array: np.ndarray, target: ndarray) -> None:
     """Queue a copy of the host array as it is now."""
-    values, span = array.copy(), target.span()
+    values, span, stream = array.copy(), target.span(), device().current_stream
+    if stream.recording is not None:
+        raise stream.refuse("a copy from memory of the host that is not pinned")
 
     def copy() -> None:
         span.written("copy to the device")[...] = values
 
     device().counts.copies_to_device += 1
-    device().current_stream.enqueue(copy)
+    stream.enqueue(copy)
 
 
 def to_host(array: ndarray, out: np.ndarray | None, reason: str, *, blocking: bool = True) -> np.ndarray:

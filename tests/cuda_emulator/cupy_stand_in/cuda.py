@@ -60,7 +60,7 @@ class Graph:
         self._graph = graph
 
     def launch(self, stream: Stream | None = None) -> None:
-        self._graph.launch((stream or get_current_stream()).queue)
+        device().launch_graph(self._graph, (stream or get_current_stream()).queue)
 
     def upload(self, stream: Stream | None = None) -> None:
         """Nothing to do here."""
@@ -119,6 +119,8 @@ class Stream:
         self.queue.wait_event(event._event)
 
     def begin_capture(self, mode: Any = None) -> None:
+        if not self.ptr:
+            raise RuntimeError("cannot capture on the default (legacy) stream")
         self.queue.begin_capture()
 
     def end_capture(self) -> Graph:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import threading
 import weakref
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from ctypes import c_char
@@ -15,8 +16,9 @@ import numpy as np
 from tests.cuda_emulator.cupy_stand_in.state import device, enqueue
 from tests.cuda_emulator.device import Device
 from tests.cuda_emulator.faults import CaptureRefused, DeviceFault
-from tests.cuda_emulator.host import Span, over
+from tests.cuda_emulator.host import Span, over, poison
 from tests.cuda_emulator.memory import Buffer
+from tests.cuda_emulator.streams import Stream
 
 __all__ = [
     "MemoryPointer",
@@ -44,18 +46,35 @@ class OutOfMemoryError(MemoryError):
 
 
 class Memory:
-    """One block of a pool. When nobody points to it, the pool has it back; its buffer waits for its stream."""
+    """One block of a pool. When nobody points to it, the pool has it back; its buffer waits for its stream.
+
+    A block that is taken while a graph is recorded stays the pool's, as long as there is the pool: who launches the
+    graph uses it again. Each launch finds poison in it where it was taken and where it was given back."""
 
     def __init__(self, pool: MemoryPool, size: int) -> None:
         self.pool = pool
         self.size = size
         self.device_id = 0
-        self.buffer = Buffer(device(), size, f"block of {size} bytes")
+        self.is_recorded = device().current_stream.recording is not None
+        idle = pool.idle[size] if self.is_recorded else None
+        self.buffer = idle.pop() if idle else Buffer(device(), size, f"block of {size} bytes")
         self.ptr = self.buffer.address
+        if self.is_recorded:
+            self.buffer.is_of_graphs = True
+            self.poison("a block of a pool")
 
     def __del__(self) -> None:
-        if hasattr(self, "ptr"):  # not where there was no room for it
-            self.pool.take_back(self.size)
+        if not hasattr(self, "ptr"):  # there was no room for it
+            return
+        self.pool.take_back(self.size)
+        if self.is_recorded:
+            self.pool.idle[self.size].append(self.buffer)
+            if self.buffer.device.current_stream.recording is not None:
+                self.poison("the end of a block of a pool")
+
+    def poison(self, who: str) -> None:
+        address, size = self.ptr, self.size  # and not the buffer, which no graph keeps
+        self.buffer.device.current_stream.enqueue(lambda: poison(address, size, who))
 
 
 class MemoryPointer:
@@ -100,7 +119,7 @@ class MemoryPointer:
         pinned = pinned_at(address, size)
         data = None if pinned else bytes(over(address, size))
         if data is not None and is_capturing(stream):
-            raise CaptureRefused("cudaErrorStreamCaptureUnsupported: a copy from memory of the host that is not pinned")
+            raise queue_of(stream).refuse("a copy from memory of the host that is not pinned")
         target = self.span(size)
 
         def copy() -> None:
@@ -124,9 +143,12 @@ def on(stream: Any) -> Iterator[None]:
         yield
 
 
+def queue_of(stream: Any) -> Stream:
+    return device().current_stream if stream is None else stream.queue
+
+
 def is_capturing(stream: Any) -> bool:
-    queue = device().current_stream if stream is None else stream.queue
-    return queue.recording is not None
+    return queue_of(stream).recording is not None
 
 
 class MemoryPool:
@@ -138,9 +160,15 @@ class MemoryPool:
         self._used = 0
         self._free: Counter[int] = Counter()
         self._limit = 0
+        self.idle: defaultdict[int, list[Buffer]] = defaultdict(list)  # blocks of graphs, by size
 
     def malloc(self, size: int) -> MemoryPointer:
         """A block. Its bytes are poison, whether it was used before or not."""
+        if is_capturing(None) and self is get_default_memory_pool():
+            raise CaptureRefused(
+                "an allocation from the pool that everything shares: what is freed there belongs to others when the "
+                "graph is launched. Record over a pool of its own, by `using_allocator`"
+            )
         rounded = -(-size // BLOCK) * BLOCK
         if self._free[rounded]:
             self._free[rounded] -= 1
@@ -191,11 +219,13 @@ def from_default_pool(size: int) -> MemoryPointer:
     return get_default_memory_pool().malloc(size)
 
 
-_ALLOCATORS: list[Callable[[int], MemoryPointer]] = [from_default_pool]
+_ALLOCATORS: list[Callable[[int], MemoryPointer]] = [from_default_pool]  # of all threads
+_LOCAL = threading.local()  # `allocators`: of this thread's blocks
 
 
 def get_allocator() -> Callable[[int], MemoryPointer]:
-    return _ALLOCATORS[-1]
+    found: list[Callable[[int], MemoryPointer]] = getattr(_LOCAL, "allocators", None) or _ALLOCATORS
+    return found[-1]
 
 
 def set_allocator(allocator: Callable[[int], MemoryPointer] | None = None) -> None:
@@ -205,15 +235,17 @@ def set_allocator(allocator: Callable[[int], MemoryPointer] | None = None) -> No
 
 @contextmanager
 def using_allocator(allocator: Callable[[int], MemoryPointer] | None = None) -> Iterator[None]:
-    _ALLOCATORS.append(allocator or from_default_pool)
+    if not hasattr(_LOCAL, "allocators"):
+        _LOCAL.allocators = []
+    _LOCAL.allocators.append(allocator or from_default_pool)
     try:
         yield
     finally:
-        _ALLOCATORS.pop()
+        _LOCAL.allocators.pop()
 
 
 def alloc(size: int) -> MemoryPointer:
-    return _ALLOCATORS[-1](size)
+    return get_allocator()(size)
 
 
 # ---- pinned memory ---------------------------------------------------------------------------------------------------
