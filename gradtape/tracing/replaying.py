@@ -165,7 +165,7 @@ def _goes_to_device(trace: Trace, tensors: Sequence[Tensor]) -> bool:
     kernel = trace.compiled.kernel
     states = [v.array for v in trace.variables if isinstance(v, Variable)]
     arrays = [*(t._array for t in tensors), *states, *(t._array for t in trace.captured)]
-    return isinstance(kernel, Placed) and kernel.goes_to_device(arrays) and all(map(is_on_device, states))
+    return isinstance(kernel, Placed) and kernel.goes_to_device(arrays)
 
 
 def _pays(trace: Trace, tensors: Sequence[Tensor]) -> bool:
@@ -183,6 +183,9 @@ class Replay:
     """
 
     def __init__(self, trace: Trace, tensors: Sequence[Tensor]) -> None:
+        for v in trace.variables:
+            if isinstance(v, Variable) and not is_on_device(v.array):
+                raise Uncapturable(f"the value of the variable `{v.name}` is on the host")
         assert DEVICES.device is not None
         self.cuda = cuda = DEVICES.device.cuda
         self.stream, self.tf32 = cuda.blas.stream(), MATH.tf32

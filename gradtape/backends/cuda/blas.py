@@ -100,8 +100,8 @@ class Blas:
         return own.handle
 
     def _workspace(self, stream: Any) -> Any:
-        """Memory of this thread's handle on a stream. The library takes some from a pool otherwise, and how a product is
-        split up then depends on what other streams do."""
+        """Memory of this thread's handle on a stream. The library takes some from a pool otherwise, and how a product
+        is split up then depends on what other streams do."""
         own = self.own
         if stream not in own.workspaces:
             own.workspaces[stream] = self.memory(WORKSPACE)

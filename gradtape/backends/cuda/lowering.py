@@ -162,7 +162,7 @@ class Lowering:
         function, cuda = step.params["function"], self.cuda
 
         def run(*arrays: Any) -> Any:
-            cuda.needs_host("a function of Python runs in it, such as a printed text or a draw that the host makes")
+            cuda.needs_host("a function of Python runs in it, such as `tf.print`")
             return function(*[cuda.host(a)[()] for a in arrays])
 
         return run

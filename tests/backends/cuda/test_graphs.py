@@ -502,7 +502,6 @@ def looped(x: tf.Tensor) -> tf.Tensor:
 
 UNCAPTURABLE: dict[str, tuple[Callable[[tf.Tensor], Any], str]] = {
     "a function of Python": (lambda x: tf.numpy_function(np.sin, [x], tf.float32), "a function of Python runs in it"),
-    "a draw of the host": (lambda x: x + tf.random.gamma([4, 4], 2.0), "a function of Python runs in it"),
     "a branch": (lambda x: tf.cond(x[0, 0] > 0, lambda: x + 1.0, lambda: x), "the condition of a branch"),
     "a loop": (looped, "the condition of a loop"),
     "a check": (lambda x: tf.debugging.check_numerics(x * 2.0, "x"), "check_numerics"),
@@ -527,12 +526,36 @@ def test_what_is_not_captured_says_why_once(counts: Counts, what: str) -> None:
         np.testing.assert_array_equal(y.numpy(), reference(x).numpy())
 
 
+def test_draws_of_all_distributions_are_one_launch(counts: Counts) -> None:
+    def f(x: tf.Tensor) -> Any:
+        shape = [3, 4]
+        return x + tf.random.gamma(shape, 2.0), tf.random.shuffle(x), tf.random.poisson(shape, 3.0)
+
+    found = []
+    for wanted in (None, False):
+        tf.random.set_seed(1)
+        g, x = tf.function(f, jit_compile=wanted), drawn(4)
+        made = [numbers(g(x)) for _ in range(3)]
+        made.append(numbers(launched(counts, lambda g=g, x=x: g(x)) if wanted is None else g(x)))
+        found.append(made)
+    for one, other in zip(tf.nest.flatten(found[0]), tf.nest.flatten(found[1]), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_generators_are_kept_by_the_host(counts: Counts) -> None:
+    one, other = (tf.random.Generator.from_seed(1) for _ in range(2))
+    f = tf.function(lambda: one.normal([3]))
+    with pytest.warns(RuntimeWarning, match="the variable `generator:0` is on the host"):
+        found = [f().numpy() for _ in range(4)]
+    np.testing.assert_array_equal(found, [other.normal([3]).numpy() for _ in range(4)])
+
+
 def test_effects_happen_once_for_each_call(counts: Counts, capfd: pytest.CaptureFixture[str]) -> None:
     @tf.function
     def f(x: tf.Tensor) -> tf.Tensor:
         tf.print("called")
         return x + 1.0
 
-    with pytest.warns(RuntimeWarning, match="a printed text"):
+    with pytest.warns(RuntimeWarning, match="such as `tf.print`"):
         _ = [f(drawn(3)) for _ in range(4)]
     assert capfd.readouterr().err.count("called") == 4

@@ -125,7 +125,8 @@ def test_a_jacobian_waits_for_nothing(counts: Counts) -> None:
 
 def test_a_kernel_keeps_the_most_shared_memory_that_its_programs_ask_for() -> None:
     """Programs of other extents share the text of a kernel, and each keeps what it has loaded."""
-    text = 'extern "C" __global__ void first(float* out) { extern __shared__ float kept[]; kept[0] = 3; out[0] = kept[0]; }'
+    body = "extern __shared__ float kept[]; kept[0] = 3; out[0] = kept[0];"
+    text = f'extern "C" __global__ void first(float* out) {{ {body} }}'
 
     def asking(nbytes: int) -> CudaProgram:
         return CudaProgram((text,), (Launch("first", 1, 1, nbytes, 4, (Buffer("result", 0, float32),)),), ())
