@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from gradtape.ir.cluster import Access, Operation, Write
+from gradtape.ir.cluster import Access, Cluster, Operation, Write
 from gradtape.ir.dtypes import DType, bool_, int32, int64
 from gradtape.kernels.addresses import Addresses
 from gradtape.kernels.cuda_jobs import Job
@@ -55,8 +55,8 @@ class Body:
         values += more
         parameters = [*(p for p, _ in pointers), *(f"const {n.dtype.name} {name}" for name, n in values)]
         formula = [f"// {line}" for line in described(self.cluster)]
-        templates = OF_COMPLEX if any(e.dtype.is_complex for e in self.cluster.code) else TEMPLATES
-        return assembled(named(self.cluster.code), formula, bounds, parameters, self.lines, templates), (
+        text = assembled(named(self.cluster.code), formula, bounds, parameters, self.lines, templates(self.cluster))
+        return text, (
             *(b for _, b in pointers),
             *(n for _, n in values),
         )
@@ -224,6 +224,11 @@ def _product(loops: Sequence[int]) -> str:
 def stored(w: Write, value: str) -> str:
     """A value as its array holds it."""
     return f"narrow<{w.access.dtype.name}>({value})" if w.access.dtype.is_half else value
+
+
+def templates(cluster: Cluster) -> tuple[str, ...]:
+    """The files that the text of a cluster includes."""
+    return OF_COMPLEX if any(e.dtype.is_complex for e in cluster.code) else TEMPLATES
 
 
 def structure(monoid: str) -> str:

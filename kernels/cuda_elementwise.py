@@ -31,7 +31,7 @@ def elementwise(job: Job) -> tuple[str, Launch]:
     body = Body(job, vector, index_type(max(size, span) + grid * THREADS * width))
     more = []
     if len(cluster.loops) == 1 and width > 1 and along is None:
-        _line(body, width)
+        line(body, width, f"thread<{body.index.name}>()", f"threads<{body.index.name}>()")
     else:
         _grid(body, width, along)
         more += [("packs", flag(are_packs(job, vector, width)))] if width > 1 else []
@@ -72,19 +72,22 @@ def pointers(body: Body) -> list[str]:
     return [name for name in found if body.given is None or name in body.given]
 
 
-def _line(body: Body, width: int) -> None:
-    """One loop: packs as far as they go, single elements for the rest."""
+def line(body: Body, width: int, thread: str, threads: str) -> None:
+    """One loop: packs as far as they go, single elements for the rest; for the thread of this number, of so many."""
     index = body.index.name
-    body.line(f"// {width} elements at once, the last ones (or all, of arrays that are not aligned) one by one")
-    body.line(f"const {index} whole = is_aligned<{width}>({', '.join(pointers(body))}) ? n0 / {width} * {width} : 0;")
+    if width > 1:
+        arrays = ", ".join(pointers(body))
+        body.line(f"// {width} elements at once, the last ones (or all, of arrays that are not aligned) one by one")
+        body.line(f"const {index} whole = is_aligned<{width}>({arrays}) ? n0 / {width} * {width} : 0;")
     body.open(f"const auto run = [&](auto width, const {index} first, const {index} last) {{")
     body.line("constexpr int V = decltype(width)::value;")
-    body.open(f"for ({index} i0 = first + thread<{index}>() * V; i0 < last; i0 += threads<{index}>() * V) {{")
+    body.open(f"for ({index} i0 = first + {thread} * V; i0 < last; i0 += {threads} * V) {{")
     _pack(body, range(len(body.cluster.code)))
     body.close()
     body.close("};")
-    body.line(f"run(Width<{width}>{{}}, 0, whole);")
-    body.line("run(Width<1>{}, whole, n0);")
+    if width > 1:
+        body.line(f"run(Width<{width}>{{}}, 0, whole);")
+    body.line(f"run(Width<1>{{}}, {'whole' if width > 1 else 0}, n0);")
 
 
 def _grid(body: Body, width: int, along: int | None) -> None:

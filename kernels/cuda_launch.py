@@ -29,6 +29,17 @@ class Number:
 
 
 @dataclass(frozen=True)
+class Table:
+    """What a kernel of several members is given by value: for each the addresses of its buffers, its extent, and its
+    first block, at the end the number of all blocks; for `capacity` members, of which the last may be missing."""
+
+    rows: tuple[tuple[Buffer, ...], ...]
+    extents: tuple[int, ...]
+    first: tuple[int, ...]
+    capacity: int
+
+
+@dataclass(frozen=True)
 class Launch:
     """One kernel in a grid of blocks along x; `shared` are the bytes of dynamic shared memory for each block, `bytes`
     those of device memory that it reads and writes, each counted once."""
@@ -38,7 +49,7 @@ class Launch:
     block: int
     shared: int
     bytes: int
-    arguments: tuple[Buffer | Number, ...]
+    arguments: tuple[Buffer | Number | Table, ...]
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,7 @@ KINDS = {
     "call": "A graph as an op, differentiated and vectorized through its own nodes.",
     "tiles": "A graph that runs piece by piece along an axis; programs that are about to run are put together with it.",
     "fused": "Pointwise ops and reductions as one kernel; programs that are about to run are put together with it.",
+    "together": "Kernels of one formula as one; programs that are about to run on a device are put together with it.",
     "custom": "A function with a Python rule.",
     "host": "Python between the steps of a program: the rule of a custom call, or a function of arrays.",
     "cond": "One of two graphs. VJP: a `cond` of what pulls either back.",

@@ -28,6 +28,7 @@ from gradtape.runtime.state import STATE, State
 from gradtape.transforms.fuse import fuse
 from gradtape.transforms.opened import opened
 from gradtape.transforms.simplify import flattened, simplify
+from gradtape.transforms.together import together
 
 FEW = 64  # integers that stay on the host
 
@@ -83,7 +84,7 @@ DEVICES = Devices()
 def prepared(graph: Graph) -> Graph:
     """A graph as a device runs it: in clusters, products and what has kernels of its own."""
     graph = simplify(opened(flattened(graph), is_product, EXPANSIONS, OPS))
-    runs = fuse(graph, spells_cuda, 1, siblings=True)
+    runs = together(fuse(graph, spells_cuda, 1, siblings=True))
     show("plan", "what runs on the device", lambda: runs)
     return runs
 

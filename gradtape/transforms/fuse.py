@@ -18,6 +18,7 @@ from gradtape.transforms.dense_terms import with_dense_terms
 from gradtape.transforms.gathering import gathered
 from gradtape.transforms.grouping import Group, Grouping
 from gradtape.transforms.inner_factors import with_inner_factors
+from gradtape.transforms.numbers import gather_numbers
 from gradtape.transforms.postponing import postpone
 from gradtape.transforms.reordering import reordered
 from gradtape.transforms.siblings import adopt_siblings
@@ -33,7 +34,10 @@ GRAPH_PASSES: GraphPasses = (("reorder contractions", reordered),)
 DENSE_PASSES: GraphPasses = (("add up dense terms", with_dense_terms),)  # a device adds them up while it assembles
 GroupPasses = tuple[tuple[str, Callable[[Grouping], list[Node]]], ...]
 GROUP_PASSES: GroupPasses = (("compute cheap results where they are used", postpone),)
-SIBLING_PASSES: GroupPasses = (("add up beside what reads the same", adopt_siblings),)
+SIBLING_PASSES: GroupPasses = (
+    ("add up beside what reads the same", adopt_siblings),
+    ("single numbers beside others", gather_numbers),
+)
 Passes = tuple[tuple[str, Callable[[Cluster], Cluster]], ...]
 CLUSTER_PASSES: Passes = (("gather numbers", gathered),)
 

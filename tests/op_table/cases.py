@@ -42,6 +42,7 @@ WITHOUT_SAMPLES = {
     "positions": "takes no operands: all it is stands in its parameters",
     "call": "its parameter is a graph; every op of the table runs inside one in `test_graph_ops.py`",
     "fused": "its parameter is a graph; random graphs run fused in `tests/transforms` and `tests/backends`",
+    "together": "its parameters are clusters; steps of optimizers on a device run in one, in `tests/backends/cuda`",
     "tiles": "its parameter is a graph; random graphs run inside one in `tests/transforms/test_tiling.py`",
     "cond": "its parameters are graphs; branches run in `tests/transforms/test_branches_and_loops.py`",
     "while": "its parameters are graphs; loops run in `tests/transforms/test_branches_and_loops.py`",

@@ -15,7 +15,7 @@ from gradtape.backends.cuda.blas import Blas
 from gradtape.backends.cuda.capture import Noting, Uncapturable
 from gradtape.ir.bounded import Bounded
 from gradtape.ir.dtypes import DType
-from gradtape.kernels.cuda_launch import Buffer, CudaProgram, Number
+from gradtape.kernels.cuda_launch import Buffer, CudaProgram, Number, Table
 from gradtape.kernels.cuda_render import TEMPLATES
 
 KERNEL = re.compile(r"__global__\s+void\s+(?:__launch_bounds__\([^)]*\)\s+)?(\w+)\(")
@@ -53,11 +53,33 @@ class _Own(threading.local):
     noting: Noting | None = None
 
 
+Arrays = dict[str, list[Any]]  # operands, results and scratch arrays, by kind
+
+
 class Slot(NamedTuple):
     """Where an argument of a launch comes from: the operand, result or scratch array of this number."""
 
     kind: str
     number: int
+
+    def of(self, arrays: Arrays) -> Any:
+        return arrays[self.kind][self.number]
+
+
+class Rows:
+    """A table of arrays, as the bytes of a structure that a kernel takes by value."""
+
+    def __init__(self, table: Table) -> None:
+        missing = table.capacity - len(table.rows)
+        self.slots = [(b.kind, b.number) for row in table.rows for b in row]
+        self.addresses = np.zeros(table.capacity * len(table.rows[0]), np.uint64)
+        self.rest = np.array([*table.extents, *[0] * missing], np.int64).tobytes()
+        self.rest += np.array([*table.first, *[table.first[-1]] * missing], np.int32).tobytes()
+
+    def of(self, arrays: Arrays) -> Any:
+        addresses = self.addresses.copy()
+        addresses[: len(self.slots)] = [arrays[kind][number].data.ptr for kind, number in self.slots]
+        return np.void(addresses.tobytes() + self.rest)
 
 
 class Cuda:
@@ -223,13 +245,13 @@ class Program:
             self.ready = self._loaded()
         in_order, on_device = self.cuda.xp.ascontiguousarray, self.cuda.array
         empty = self.cuda.xp.empty
-        arrays = {
+        arrays: Arrays = {
             "operand": [in_order(on_device(a)) for a in operands],
             "result": [empty(shape, dtype) for shape, dtype in self.results] if into is None else list(into),
             "scratch": [empty(size, dtype) for size, dtype in self.scratch],
         }
         for function, grid, block, shared, arguments in self.ready:
-            given = [arrays[a.kind][a.number] if type(a) is Slot else a for a in arguments]
+            given = [a.of(arrays) if type(a) in MADE else a for a in arguments]
             function(grid, block, given, shared_mem=shared)
         return tuple(arrays["result"])
 
@@ -244,7 +266,12 @@ class Program:
         return found
 
 
-def _argument(a: Buffer | Number) -> Any:
+MADE = (Slot, Rows)  # arguments that are others in each launch
+
+
+def _argument(a: Buffer | Number | Table) -> Any:
+    if isinstance(a, Table):
+        return Rows(a)
     return Slot(a.kind, a.number) if isinstance(a, Buffer) else number(a.value, a.dtype)
 
 

@@ -20,12 +20,13 @@ from gradtape.ir.bounded import Bounded
 from gradtape.ir.errors import UnimplementedError
 from gradtape.ir.graph import Graph, Value
 from gradtape.kernels.cuda_render import render_cuda
+from gradtape.kernels.cuda_together import Member, render_together
 from gradtape.ops.arithmetic import ADD
 from gradtape.ops.call import Call, Ruled
 from gradtape.ops.composite import Composite
 from gradtape.ops.contraction import Contraction
 from gradtape.ops.control import Checkpoint, Cond, EmptyStack, Scan, StackSum, While
-from gradtape.ops.fused import Fused
+from gradtape.ops.fused import Fused, Together
 from gradtape.ops.host import Host
 from gradtape.ops.layout import Positions
 from gradtape.ops.op import Constant, Op, Step, apply
@@ -79,7 +80,7 @@ class Lowering:
     def program(self, graph: Graph) -> Kernel:
         """What runs a graph: arrays to a tuple of arrays. Its kernels are compiled at once, when it is made."""
         graph = self.prepared(graph)
-        kernels = [self(n.step) for n in graph.nodes if isinstance(n.step.op, Fused)]
+        kernels = [self(n.step) for n in graph.nodes if isinstance(n.step.op, Fused | Together)]
         self.cuda.compile([text for k in kernels if isinstance(k, Program) for text in k.texts])
         return compile_graph(graph, self, host=False)
 
@@ -94,6 +95,10 @@ class Lowering:
     def _fused(self, step: Step) -> Program:
         results = [(v.aval.dims, v.aval.dtype.numpy_dtype) for v in step.params["graph"].outputs]
         return self.cuda.program(render_cuda(step.params["cluster"]), results)
+
+    def _together(self, step: Step) -> Program:
+        results = [(a.dims, a.dtype.numpy_dtype) for a in step.params["results"]]
+        return self.cuda.program(render_together([Member(*m) for m in step.params["members"]]), results)
 
     def _contraction(self, step: Step) -> Kernel:
         return contraction(self.cuda, step.params["subscripts"])
@@ -190,6 +195,7 @@ def _around_graphs(
 
 RULES: dict[type, Callable[[Lowering, Step], Kernel]] = {
     Fused: Lowering._fused,
+    Together: Lowering._together,
     Contraction: Lowering._contraction,
     Structural: Lowering._structural,
     Opaque: Lowering._by_name,

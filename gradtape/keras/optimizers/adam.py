@@ -99,7 +99,7 @@ class Adam(Optimizer):
 
     def step_size(self, learning_rate: Tensor) -> Tensor:
         dtype = learning_rate._aval.dtype
-        step = cast(self.iterations, dtype) + 1.0
+        step = cast(self.iterations.read() + 1, dtype)
         first, second = (1.0 - power(constant(beta, dtype), step) for beta in (self.beta_1, self.beta_2))
         return learning_rate * sqrt(second) / first
 

@@ -15,6 +15,7 @@ from gradtape.keras.names import unique_name
 from gradtape.keras.optimizers.averages import Averages
 from gradtape.keras.optimizers.clipping import clipping
 from gradtape.keras.optimizers.decay import Exclusions, decay
+from gradtape.keras.optimizers.stepping import Steps, is_ours, runs_together
 from gradtape.keras.scope import unrecorded
 from gradtape.keras.weight import Weight
 from gradtape.runtime.attaching import Attaching
@@ -54,7 +55,7 @@ class Optimizer(Attaching):
     [0.5 2.5]
     """
 
-    NOT_SAVED = frozenset({"_trained", "_order"})  # the variables that it changes are not its own
+    NOT_SAVED = frozenset({"_trained", "_order", "_steps"})  # the variables that it changes are not its own
 
     def __init__(
         self,
@@ -81,6 +82,7 @@ class Optimizer(Attaching):
         self._variables: list[Variable] = []
         self._order: dict[int, int] = {}  # by id of a variable: which one of those the optimizer was built with
         self._trained: list[Variable] = []
+        self._steps = Steps(self._change)
         self._iterations = self.add_variable((), dtype=int64, name="iteration")
         self._rate: Callable[[], Any] | Variable = self._as_rate(learning_rate)
 
@@ -253,8 +255,12 @@ class Optimizer(Attaching):
                 pairs = [(g / self.loss_scale_factor, v) for g, v in pairs]
             if self._clip is not None:
                 pairs = list(zip(self._clip([g for g, _ in pairs]), [v for _, v in pairs], strict=True))
-            self._update(pairs)
-            self._iterations.assign_add(1)
+            rate = convert_to_tensor(self.learning_rate)
+            if runs_together(pairs) and is_ours(type(self).update_step) and is_ours(type(self).step_size):
+                self._steps(rate, pairs, self._numbers())
+            else:
+                self._change(rate, pairs)
+            _keep_constraints(pairs)
 
     def _known(self, variables: Iterable[Variable] | None) -> list[Variable]:
         """The variables to update; builds the optimizer with them the first time."""
@@ -290,8 +296,11 @@ class Optimizer(Attaching):
             )
         return [(_fitting(g, v), v) for g, v in zip(gradients, variables) if g is not None]
 
-    def _update(self, pairs: Sequence[tuple[Tensor, Variable]]) -> None:
-        rate = convert_to_tensor(self.learning_rate)
+    def _numbers(self) -> Any:
+        """The numbers and choices that a step depends on."""
+        return tuple((k, v) for k, v in vars(self).items() if isinstance(v, bool | int | float | None))
+
+    def _change(self, rate: Tensor, pairs: Sequence[tuple[Tensor, Variable]]) -> None:
         self._decay(rate, [v for _, v in pairs])
         sizes: dict[DType, Tensor] = {}
         for gradient, variable in pairs:
@@ -302,9 +311,7 @@ class Optimizer(Attaching):
             self.update_step(gradient, variable, size)
         if self._averages is not None:
             self._averages.follow(self._iterations)
-        for _, variable in pairs:
-            if variable.constraint is not None:
-                variable.assign(variable.constraint(variable.read()))
+        self._iterations.assign_add(1)
 
     def _decay(self, rate: Tensor, variables: Sequence[Variable]) -> None:
         if not self.weight_decay:
@@ -313,6 +320,12 @@ class Optimizer(Attaching):
             if v not in self._undecayed:
                 dtype = v._aval.dtype
                 decay(v, cast(cast(rate, _wide(dtype)) * self.weight_decay, dtype))
+
+
+def _keep_constraints(pairs: Sequence[tuple[Tensor, Variable]]) -> None:
+    for _, variable in pairs:
+        if variable.constraint is not None:
+            variable.assign(variable.constraint(variable.read()))
 
 
 def part(name: str, value: Any) -> float:

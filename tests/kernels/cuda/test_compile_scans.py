@@ -8,12 +8,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from gradtape.ir.dtypes import bfloat16, complex64, complex128, float16, float32, float64, int8
+from gradtape.ir.cluster import Access, Cluster, Loop, Operation, Read, Write
+from gradtape.ir.dtypes import DType, bfloat16, complex64, complex128, float16, float32, float64, int8
 from gradtape.kernels.cuda_drawing import bits, counts, gamma_numbers, integers_between, moments, truncated_normals
 from gradtape.kernels.cuda_launch import CudaProgram
 from gradtape.kernels.cuda_scans import STAGES, scan
 from gradtape.kernels.cuda_sorting import Order, keys, positions, sorted_rows
 from gradtape.kernels.cuda_spectra import half_spectrum
+from gradtape.kernels.cuda_together import Member, render_together
 
 pytest.importorskip(
     "cuda.bindings.nvrtc", reason="NVIDIA's compiler is not installed: `pip install -e .[nvrtc]`, or the extra `dev`"
@@ -23,6 +25,19 @@ from tests.kernels.cuda import nvrtc
 
 STACK = 40  # bytes that CUDA's own subroutines for quotients take
 SHARED = 48 * 1024
+
+
+def together(dtype: DType) -> CudaProgram:
+    """Several members of a formula with four arrays."""
+    moving, still = Access(dtype, (1,)), Access(dtype, (0,))
+    code = [Operation("read", (), dtype, k) for k in range(3)]
+    code += [Operation("multiply", (0, 1), dtype), Operation("tanh", (3,), dtype), Operation("add", (4, 2), dtype)]
+    writes = (Write(4, moving, (True,)), Write(5, moving, (True,)))
+    reads = (Read(0, moving), Read(1, still), Read(2, moving))
+    members = [
+        Member(Cluster((Loop(n, False),), reads, tuple(code), writes), 3 * k, 2 * k) for k, n in enumerate((9, 999))
+    ]
+    return render_together(members)
 
 
 def programs() -> Iterator[CudaProgram]:
@@ -38,6 +53,7 @@ def programs() -> Iterator[CudaProgram]:
     for dtype in (float32, float64, bfloat16):
         order = Order(dtype, (30, 2000), 1, 30, True)
         yield from (sorted_rows(order), keys(order), positions(order))
+    yield from map(together, (float32, bfloat16, complex128))
     yield from (integers_between(int8, 100, 3, 7, 2**64 - 2), truncated_normals(bfloat16, 100))
     yield from (gamma_numbers(float16, 100), counts(int8, 100, float16), counts(float64, 100, float64))
     yield from (bits(100), moments(float16, 5, 1, 44, 42.0), half_spectrum(complex64, (2, 5), 8))
