@@ -49,5 +49,6 @@ class Steps:
         def step(rate: Tensor, *gradients: Tensor) -> None:
             self.step(rate, list(zip(gradients, variables, strict=True)))
 
-        traced: Callable[..., None] = function(step, autograph=False, jit_compile=False)  # a graph would copy the gradients
+        # No CUDA graph: it would copy the gradients first, to where they always are.
+        traced: Callable[..., None] = function(step, autograph=False, jit_compile=False)
         return traced
