@@ -231,22 +231,29 @@ class Overrides:
         found = self.rules.get(step.op.name)
         if found is None:
             return None
-        kind, rule = found
-        outer = STATE.overrides
-        STATE.override(None)
-        recorders, STATE.recorders = STATE.recorders, ()
-        try:
-            made = execute(step, inputs)
-            results = made if isinstance(made, tuple) else (made,)
-            pull = _Pull(Operation(kind, step, inputs, results), rule)
-            outputs = handed_out(results, inputs, pull)
-            pull.operation.outputs = tuple(outputs)
-        finally:
-            STATE.override(outer)
-            STATE.recorders = recorders
-        for recorder in recorders:
-            recorder.record_custom(list(inputs), outputs, pull)
-        return tuple(outputs) if isinstance(made, tuple) else outputs[0]
+        return run_with(*found, step, inputs)
+
+
+def run_with(
+    kind: str, rule: Rule, step: Step, inputs: Sequence[Tensor], attributes: Mapping[str, Any] | None = None
+) -> Any:
+    """The results of a step, connected to the operands by a rule alone; `kind`: what the rule sees it as; `attributes`:
+    what it may ask for by name (None: the step's parameters)."""
+    outer = STATE.overrides
+    STATE.override(None)
+    recorders, STATE.recorders = STATE.recorders, ()
+    try:
+        made = execute(step, inputs)
+        results = made if isinstance(made, tuple) else (made,)
+        pull = _Pull(Operation(kind, step.params if attributes is None else attributes, inputs, results), rule)
+        outputs = handed_out(results, inputs, pull)
+        pull.operation.outputs = tuple(outputs)
+    finally:
+        STATE.override(outer)
+        STATE.recorders = recorders
+    for recorder in recorders:
+        recorder.record_custom(list(inputs), outputs, pull)
+    return tuple(outputs) if isinstance(made, tuple) else outputs[0]
 
 
 class Operation:
@@ -257,10 +264,12 @@ class Operation:
       inputs, outputs: tensors.
     """
 
-    def __init__(self, kind: str, step: Step, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
+    def __init__(
+        self, kind: str, attributes: Mapping[str, Any], inputs: Sequence[Tensor], outputs: Sequence[Tensor]
+    ) -> None:
         self.type = self.name = kind
         self.inputs, self.outputs = tuple(inputs), tuple(outputs)
-        self._step = step
+        self._attributes = attributes
 
     def get_attr(self, name: str) -> Any:
         """A parameter of the op, such as `axes` of a sum.
@@ -268,10 +277,10 @@ class Operation:
         Raises:
           ValueError: it has none of that name.
         """
-        if name not in self._step.params:
-            there = ", ".join(map(repr, self._step.params)) or "none"
+        if name not in self._attributes:
+            there = ", ".join(map(repr, self._attributes)) or "none"
             raise ValueError(f"Operation '{self.name}' has no attr named '{name}'. It has: {there}.")
-        return self._step.params[name]
+        return self._attributes[name]
 
     def __repr__(self) -> str:
         return f"<operation {self.type} of {', '.join(repr(t._aval) for t in self.inputs)}>"

@@ -18,7 +18,7 @@ from gradtape.backends.program import compile_graph
 from gradtape.ir.aval import Aval, aval_of
 from gradtape.ir.graph import Graph
 from gradtape.ops.assembling import assembler
-from gradtape.ops.call import UNKNOWN_RULE, Call, Ruled, UnknownRule
+from gradtape.ops.call import Call, Ruled, UnknownRule
 from gradtape.ops.composite import Composite
 from gradtape.ops.contraction import Contraction
 from gradtape.ops.control import Checkpoint, Cond, EmptyStack, Scan, StackSum, While
@@ -183,8 +183,11 @@ def _ruled(step: Step) -> Kernel:
 
 
 def _unknown(step: Step) -> Kernel:
+    op = step.op
+    assert isinstance(op, UnknownRule)
+
     def refuse(*arrays: Any) -> Any:
-        raise UNKNOWN_RULE.error(step)
+        raise op.error(step)
 
     return refuse
 

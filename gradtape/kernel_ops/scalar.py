@@ -59,7 +59,7 @@ class ScalarKernel(KernelOp):
         names = [s.leaf for s in self.symbols.values()]
         partials = self._partials(known, len(results))
         whole = [_whole(e, self.name) for e in results]
-        steps = [ScalarFunction(f"kernel_op.{self.name}", e, names, partials).bind() for e in whole]
+        steps = [ScalarFunction(f"kernel_op_{self.name}", e, names, partials).bind() for e in whole]
         return Formula(steps, isinstance(found, tuple), all(mentions(e) >= set(names) for e in results))
 
     def _partials(self, known: dict[str, Any], results: int) -> Sequence[Expr | None]:

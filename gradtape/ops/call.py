@@ -197,6 +197,21 @@ class UnknownRule(Op):
         )
 
 
+class NoGradient(UnknownRule):
+    """The gradient of a user's kernel that has none."""
+
+    def error(self, step: Step) -> LookupError:
+        return self.refusal(step.params["name"])
+
+    def refusal(self, name: str) -> LookupError:
+        """The error for the kernel of a name."""
+        return LookupError(
+            f"No gradient defined for operation '{name}': the gradient registry has no entry for it. Give "
+            f"`kernel_op` a `backward` or a `derivative`, or register a rule with `@tf.RegisterGradient('{name}')`."
+        )
+
+
+NO_GRADIENT = NoGradient("no_gradient", doc="The gradient of a kernel that has none.")
 UNKNOWN_RULE = UnknownRule("unknown_rule", doc="A rule that is known by name only.")
 
 

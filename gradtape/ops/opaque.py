@@ -58,11 +58,12 @@ class Opaque(Op):
         errors: Iterable[BadSample] = (),
         doc: str = "",
         notes: str = "",
+        listed: bool = True,
     ) -> None:
         self.moves, self.shift, self.whole = moves, shift, whole
         self.value, self.rule_infer, self.rule, self.signature = value, infer, vjp, signature
         self.accumulate, self.as_slices, self.source = accumulate, as_slices, source
-        super().__init__(name, doc=doc, samples=samples, errors=errors, notes=notes)
+        super().__init__(name, doc=doc, samples=samples, errors=errors, notes=notes, listed=listed)
 
     def infer(self, avals: tuple[Aval, ...], **params: Any) -> tuple[Aval, ...]:
         try:

@@ -19,6 +19,7 @@ from gradtape.ir.graph import Graph, Node, Value, order
 from gradtape.ir.show import show
 from gradtape.kernels.spelling import spells
 from gradtape.ops.call import HostRule, call_step
+from gradtape.ops.kernels import holds_kernels
 from gradtape.ops.op import Step, constant
 from gradtape.runtime.collector import put_off
 from gradtape.runtime.devices import DEVICES, Placed, make_fractions
@@ -72,7 +73,7 @@ class CompiledGraph:
             if DEVICES.device is None:
                 made = self._on_cpu()
             else:
-                fractions = make_fractions(self.avals)
+                fractions = make_fractions(self.avals) or holds_kernels(self.graph)
                 made = Placed(self._on_cpu, lambda lowering: lowering.program(self.graph), lambda arrays: fractions)
             self.kernels[STATE.alone] = made
             return made

@@ -12,6 +12,7 @@ from gradtape.ir.bounded import Bounded
 from gradtape.ir.graph import Graph, Value
 from gradtape.kernels.spelling import spells
 from gradtape.ops.call import call_step
+from gradtape.ops.kernels import KernelStep
 from gradtape.ops.op import Step, apply
 from gradtape.ops.opaque import Opaque
 from gradtape.ops.pointwise import Pointwise
@@ -31,8 +32,7 @@ def eager(step: Step) -> Run:
     if DEVICES.device is None:
         run = on_cpu(step)
     else:
-        is_source = isinstance(step.op, Opaque) and step.op.source
-        goes = are_for_device if is_source else make_fractions
+        goes = _goes(step)
         run = Placed(
             lambda: on_cpu(step),
             lambda lowering: lowering.alone(step),
@@ -40,6 +40,13 @@ def eager(step: Step) -> Run:
         )
     step.lowered[STATE.alone] = run
     return run
+
+
+def _goes(step: Step) -> Callable[[Sequence[Aval]], bool]:
+    """What results of a step whose operands are all on the host take it to the device."""
+    if isinstance(step.op, KernelStep):
+        return lambda avals: True
+    return are_for_device if isinstance(step.op, Opaque) and step.op.source else make_fractions
 
 
 def _results_are(goes: Callable[[Sequence[Aval]], bool], step: Step, arrays: Sequence[Any]) -> bool:

@@ -42,7 +42,8 @@ def wants_jvp(rule: str) -> str:
     """Why forward mode does not go through a custom gradient."""
     return (
         f"Forward mode wants the JVP of `{rule}`: its rule stands between sources and target, and may not be linear in "
-        "its cotangents. Give the JVP with `custom_gradient(jvp=...)`, or use reverse mode."
+        "its cotangents. Give the JVP with `custom_gradient(jvp=...)`, promise `kernel_op(linear=True)` where that "
+        "holds, or use reverse mode."
     )
 
 

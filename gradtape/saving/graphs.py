@@ -13,6 +13,7 @@ from gradtape.ir.aval import Aval
 from gradtape.ir.graph import Graph, Node, Value
 from gradtape.ops.call import BENT, CALL, RULED, Ruled, call_step, ruled_step, unknown_rule
 from gradtape.ops.formulas import ScalarFunction
+from gradtape.ops.kernels import KernelStep
 from gradtape.ops.op import Op, Step, apply, lookup
 from gradtape.saving import rules, values
 from gradtape.saving.damage import Damaged, fields, listed, numbered
@@ -79,6 +80,11 @@ def _listed(node: Node) -> Sequence[Node]:
 
 def _node(node: Node, inputs: list[int]) -> dict[str, Any]:
     op: Op = node.step.op
+    if isinstance(op, KernelStep):
+        raise Unsaved(
+            f"it runs the kernel op `{op.kernel.name}`, which is code, and a model holds none: save the function "
+            "around it, and call the kernel op on what that gives"
+        )
     if not _is_saved(op):
         raise Unsaved(
             f"it has a step that is a Python function (`{op.name}`), which no file holds: `tf.print`, an assertion, "

@@ -11,6 +11,7 @@ from gradtape.ir.graph import Graph, Node, Value
 from gradtape.ops.call import Bent, Call
 from gradtape.ops.composite import Composite
 from gradtape.ops.contraction import Contraction
+from gradtape.ops.kernels import KernelStep
 from gradtape.ops.op import Step, apply
 from gradtape.ops.opaque import Opaque
 from gradtape.ops.pointwise import Pointwise
@@ -27,15 +28,22 @@ def bent_rule(backward: Iterable[Node], cotangent: Value) -> str | None:
     is no such rule."""
     nodes = list(backward)
     reached = dependent(nodes, [cotangent])
-    names = (name for n in nodes if any(id(v) in reached for v in n.outputs) for name in _bent_in(n.step))
-    return next(names, None)
+    for n in nodes:
+        hit = [k for k, v in enumerate(n.inputs) if id(v) in reached]
+        if any(id(v) in reached for v in n.outputs) and (names := list(_bent_in(n.step, hit))):
+            return names[0]
+    return None
 
 
-def _bent_in(step: Step) -> Iterable[str]:
+def _bent_in(step: Step, hit: Sequence[int]) -> Iterable[str]:
+    """The names of rules in a step, some of whose operands depend on the cotangent, that may not be linear."""
     if isinstance(step.op, Bent):
         return [] if step.params["linear"] else [step.params["rule"]]
+    if isinstance(step.op, KernelStep):
+        is_pushed = step.op.is_transposable and step.op.is_linear(hit, step.params["static"])
+        return [] if is_pushed else [step.op.kernel.name]
     graphs = [g for g in step.params.values() if isinstance(g, Graph)]
-    return [name for g in graphs for n in g.nodes for name in _bent_in(n.step)]
+    return [name for g in graphs for n in g.nodes for name in _bent_in(n.step, range(len(n.inputs)))]
 
 
 def forwards(outputs: Sequence[Value], given: Sequence[Value]) -> list[Value]:

@@ -11,7 +11,7 @@ from gradtape.ir.dtypes import DType
 from gradtape.ir.errors import NotVectorizable
 from gradtape.ir.graph import Graph, Node, Value
 from gradtape.ir.index import Index
-from gradtape.ops.call import UNKNOWN_RULE, Call, Ruled, UnknownRule, ruled_step
+from gradtape.ops.call import Call, Ruled, UnknownRule, ruled_step
 from gradtape.ops.composite import Composite
 from gradtape.ops.contraction import Contraction
 from gradtape.ops.control import Checkpoint, Cond, Scan, StackSum, While
@@ -153,7 +153,8 @@ def _ruled(b: Builder, node: Node, operands: list[Item]) -> Sequence[Item]:
 
 
 def _unknown(b: Builder, node: Node, operands: list[Item]) -> Sequence[Item]:
-    raise UNKNOWN_RULE.error(node.step)
+    assert isinstance(node.step.op, UnknownRule)
+    raise node.step.op.error(node.step)
 
 
 def _of_all_rows(rule: Graph, read: Sequence[Item], answered: Sequence[Item], rows: tuple[int, ...]) -> Graph:

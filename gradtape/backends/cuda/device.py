@@ -178,7 +178,10 @@ class Cuda:
             missing = [t for t in dict.fromkeys(texts) if t not in self.functions]
             if not missing:
                 return
-            module = self.load(whole("\n".join(missing)))
+            try:
+                module = self.load(whole("\n".join(missing)))
+            except RuntimeError as e:
+                raise RuntimeError(f"{e}\nPlease report this.") from e
             for text in missing:
                 self.functions[text] = module.get_function(name_of(text))
 

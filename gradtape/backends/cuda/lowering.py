@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from gradtape.backends import control
+from gradtape.backends.cuda import own
 from gradtape.backends.cuda.device import Cuda, Known, Program
 from gradtape.backends.cuda.library import Library
 from gradtape.backends.cuda.products import contraction
@@ -22,12 +23,13 @@ from gradtape.ir.graph import Graph, Value
 from gradtape.kernels.cuda_render import render_cuda
 from gradtape.kernels.cuda_together import Member, render_together
 from gradtape.ops.arithmetic import ADD
-from gradtape.ops.call import Call, Ruled
+from gradtape.ops.call import Call, Ruled, UnknownRule
 from gradtape.ops.composite import Composite
 from gradtape.ops.contraction import Contraction
 from gradtape.ops.control import Checkpoint, Cond, EmptyStack, Scan, StackSum, While
 from gradtape.ops.fused import Fused, Together
 from gradtape.ops.host import Host
+from gradtape.ops.kernels import KernelStep
 from gradtape.ops.layout import Positions
 from gradtape.ops.op import Constant, Op, Step, apply
 from gradtape.ops.opaque import Opaque
@@ -172,6 +174,15 @@ class Lowering:
 
         return run
 
+    def _unknown(self, step: Step) -> Kernel:
+        op = step.op
+        assert isinstance(op, UnknownRule)
+
+        def refuse(*arrays: Any) -> Any:
+            raise op.error(step)
+
+        return refuse
+
     def _add_stacks(self, step: Step) -> Kernel:
         return control.stack_adder(self.alone(ADD.bind()))
 
@@ -199,6 +210,7 @@ RULES: dict[type, Callable[[Lowering, Step], Kernel]] = {
     Contraction: Lowering._contraction,
     Structural: Lowering._structural,
     Opaque: Lowering._by_name,
+    KernelStep: lambda lowering, step: own.kernel(lowering.cuda, step),
     Library: Lowering._library,
     Composite: Lowering._by_name,
     Assemble: Lowering._by_name,
@@ -209,6 +221,7 @@ RULES: dict[type, Callable[[Lowering, Step], Kernel]] = {
     Constant: Lowering._constant,
     Positions: Lowering._positions,
     Host: Lowering._host,
+    UnknownRule: Lowering._unknown,
     Cond: _around_graphs(control.cond, "the condition of a branch"),
     While: _around_graphs(control.while_loop, "the condition of a loop"),
     Scan: _around_graphs(control.scan, "how many rounds a loop has"),

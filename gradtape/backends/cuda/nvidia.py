@@ -136,7 +136,7 @@ class Compiler:
     def _checked(self, answer: Any, program: Any, results: int = 1) -> Any:
         status, *found = answer
         if status != self.nvrtc.nvrtcResult.NVRTC_SUCCESS:
-            raise RuntimeError(f"NVRTC: {status}. Please report this.\n{self._log(program)}")
+            raise RuntimeError(f"NVRTC: {status}.\n{self._log(program)}")
         return found if results > 1 else found[0] if found else None
 
     def _log(self, program: Any) -> str:

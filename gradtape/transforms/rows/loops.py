@@ -9,6 +9,7 @@ import re
 from collections.abc import Sequence
 
 from gradtape.ir.graph import Node, Value
+from gradtape.ops.kernels import KernelStep
 from gradtape.ops.opaque import Opaque
 from gradtape.transforms.differentiate import residuals
 from gradtape.transforms.rows.builder import Builder
@@ -34,6 +35,8 @@ def is_linear(node: Node, i: int) -> bool:
     must stand at the end of every operand, or at the one axis that is its parameter."""
     op = node.step.op
     assert isinstance(op, Opaque)
+    if isinstance(op, KernelStep):
+        return bool(op.signature) and op.is_linear({i}, node.step.params["static"])
     if op.shift is None and {"axis", "axes", "batch_dims"} & set(node.step.params):
         return False
     if "batch_dims" in node.step.params or len(_cores(op, len(node.inputs))[0]) != len(node.inputs):
@@ -66,6 +69,8 @@ def core_positions(node: Node, i: int, j: int = 0) -> tuple[list[int], list[int]
       ValueError: the signature does not say where they stand."""
     op = node.step.op
     assert isinstance(op, Opaque)
+    if not op.signature:
+        raise ValueError(op.name)
     counts, results = _cores(op, len(node.inputs))
     if len(counts) != len(node.inputs) or "batch_dims" in node.step.params:
         raise ValueError(op.name)

@@ -1,0 +1,102 @@
+"""Users' own kernels on a device: launches on the current stream, for which nobody waits. Floor: backends."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from gradtape.backends.cuda.device import OPT_IN, Cuda, number
+from gradtape.ir.aval import aval_of
+from gradtape.ir.bounded import Bounded
+from gradtape.ir.dtypes import DType
+from gradtape.ir.errors import InvalidArgumentError, UnimplementedError
+from gradtape.kernels.cuda_source import CudaSource
+from gradtape.ops.kernels import SIZE, KernelStep, Layout, values_of
+from gradtape.ops.op import Step
+
+KEPT = 64  # shapes of operands for which a launch is remembered
+
+
+class Call(NamedTuple):
+    """How a kernel is called for operands of some shapes: (operands, results) to nothing, for each repeat. None: its
+    results have no elements."""
+
+    layout: Layout
+    launch: Callable[[Sequence[Any], Sequence[Any]], None] | None
+
+
+def kernel(cuda: Cuda, step: Step) -> Callable[..., Any]:
+    """The function of a kernel's step."""
+    op, rows, static = step.op, step.params["rows"], step.params["static"]
+    assert isinstance(op, KernelStep)
+    calls: Bounded[Any, Call] = Bounded(KEPT)
+
+    def made(avals: Sequence[Any]) -> Call:
+        layout, known = op.layout(avals, rows, static), values_of(static)
+        if op.kernel.source is None:
+            raise UnimplementedError(f"`{op.name}` has no form for {cuda.name}.")
+        is_empty = not any(math.prod(shape) for shape, _ in op.shapes(layout))
+        return Call(layout, None if is_empty else _launch(cuda, op, op.kernel.source, layout, known))
+
+    def run(*arrays: Any) -> Any:
+        given = [cuda.array(a) for a in arrays]
+        avals = tuple(map(aval_of, given))
+        call = calls.find(avals, lambda: made(avals))
+        operands = op.flat(cuda.xp, given, call.layout)
+        results = [cuda.empty(shape, d.numpy_dtype) for shape, d in op.shapes(call.layout)]
+        if call.launch is not None:
+            for k in range(call.layout.repeats):
+                call.launch([a[k] for a in operands], [r[k] for r in results])
+        return op.assembled(results, call.layout)
+
+    return run
+
+
+def _launch(
+    cuda: Cuda, op: KernelStep, source: CudaSource, layout: Layout, static: Mapping[str, Any]
+) -> Callable[[Sequence[Any], Sequence[Any]], None]:
+    grid, block, shared = op.kernel.grid(layout, static)
+    known = dict(static) | layout.sizes | {SIZE: layout.size}
+    places = {"operand": 0, "result": 0}
+    arguments: list[Any] = []
+    for p in source.parameters:
+        if p.kind == "number":
+            dtype = layout.letters[p.type] if isinstance(p.type, str) else p.type
+            arguments.append(_number(op, p.name, known[p.name], dtype))
+        else:
+            arguments.append((p.kind, places[p.kind]))
+            places[p.kind] += 1
+    function = _loaded(cuda, op, source, layout.letters)
+    if shared > OPT_IN:
+        function.max_dynamic_shared_size_bytes = shared
+
+    def launch(operands: Sequence[Any], results: Sequence[Any]) -> None:
+        arrays = {"operand": operands, "result": results}
+        given = [arrays[a[0]][a[1]] if type(a) is tuple else a for a in arguments]
+        function(grid, block, given, shared_mem=shared)
+
+    return launch
+
+
+def _number(op: KernelStep, name: str, value: Any, dtype: DType) -> Any:
+    """A number as its parameter is declared."""
+    if dtype.is_integer and (value != int(value) or not dtype.min <= value <= dtype.max):
+        raise InvalidArgumentError(
+            f"`{op.name}` declares its parameter `{name}` as {dtype.name}, which does not hold {value}. Declare "
+            "another type."
+        )
+    return number(value, dtype)
+
+
+def _loaded(cuda: Cuda, op: KernelStep, source: CudaSource, letters: Mapping[str, DType]) -> Any:
+    """The kernel, compiled when it is first launched."""
+    text = source.specialised(letters)
+
+    def make() -> Any:
+        try:
+            return cuda.load(text).get_function(source.name)
+        except (RuntimeError, ValueError) as e:
+            raise InvalidArgumentError(f"The source of `{op.name}` does not compile:\n{e}") from e
+
+    return cuda.once(("own", text, source.name), make)
