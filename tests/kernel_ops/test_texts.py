@@ -13,8 +13,10 @@ import numpy as np
 import pytest
 
 import gradtape as tf
+from gradtape.backends.cuda.nvidia import Compiler
 from gradtape.kernels.cuda_source import cuda_source, kernels_in
 from gradtape.ops.op import all_ops
+from gradtape.runtime.devices import DEVICES
 from tests.cuda_emulator.device import Device
 from tests.kernel_ops.texts import (
     DOT,
@@ -324,7 +326,9 @@ def test_shared_memory_and_grids_may_be_functions(device: Device) -> None:
     assert device.counts.launches[-1].shared_bytes == 20
 
 
-def test_sources_that_do_not_compile_say_why(device: Device) -> None:
+def test_sources_that_do_not_compile_say_why(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert DEVICES.device is not None
+    monkeypatch.setattr(DEVICES.device.cuda, "load", Compiler(None, "sm_90").code)  # the emulator's comes later
     op = tf.kernel_op("__global__ void broken(const float* x, float* y, int size) { y[0] = z; }", signature="()->()")
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"`kernel_op_broken` does not compile(.|\n)*z"):
         op([1.0])

@@ -68,8 +68,8 @@ def _launch(
             arguments.append((p.kind, places[p.kind]))
             places[p.kind] += 1
     function = _loaded(cuda, op, source, layout.letters)
-    if shared > OPT_IN:
-        function.max_dynamic_shared_size_bytes = shared
+    if shared > OPT_IN:  # never less than other shapes asked for
+        function.max_dynamic_shared_size_bytes = max(shared, function.max_dynamic_shared_size_bytes)
 
     def launch(operands: Sequence[Any], results: Sequence[Any]) -> None:
         arrays = {"operand": operands, "result": results}
