@@ -120,7 +120,8 @@ def _parameter(text: str, kernel: str, letters: Sequence[str]) -> Parameter:
         known_letters = f", here {', '.join(letters)}" if letters else ""
         raise ValueError(
             f"The parameter `{text}` of the kernel `{kernel}` cannot be passed. A parameter is a pointer or a number "
-            f"of one of the types {', '.join(s[0] for s in SPELLINGS.values())}, or of a letter of `types`{known_letters}."
+            f"of one of the types {', '.join(s[0] for s in SPELLINGS.values())}, or of a letter of "
+            f"`types`{known_letters}."
         )
     kind = "number" if not star else "operand" if "const" in words else "result"
     return Parameter(names[0], kind, known)
