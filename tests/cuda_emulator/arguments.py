@@ -17,6 +17,7 @@ from tests.cuda_emulator.faults import LaunchRefused
 __all__ = ["Declared", "pack", "pointer_of"]
 
 KINDS = {"p": "a pointer", "i": "an integer", "f": "a floating point number", "b": "a bool", "s": "a structure"}
+LONGEST_SCALAR = 16  # bytes of a NumPy scalar that CuPy has room for; an array of one element it takes where it lies
 KIND_OF_DTYPE = {"i": "i", "u": "i", "f": "f", "b": "b", "V": "s", "S": "s"}
 
 
@@ -69,6 +70,8 @@ def _kind_and_bytes(value: Any) -> tuple[str, bytes]:
         return "f", np.float64(value).tobytes()
     if isinstance(value, np.ndarray) and value.ndim > 0:
         raise LaunchRefused("a host array was given: a kernel takes buffers of the device, and scalars")
+    if isinstance(value, np.generic) and value.nbytes > LONGEST_SCALAR:
+        raise LaunchRefused(f"a scalar of {value.nbytes} bytes was given: make it an array without axes")
     if isinstance(value, np.generic | np.ndarray) and value.dtype.kind in KIND_OF_DTYPE:
         return KIND_OF_DTYPE[value.dtype.kind], value.tobytes()
     raise LaunchRefused(f"an argument of type {type(value).__name__!r} has no form on the device")

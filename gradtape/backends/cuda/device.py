@@ -79,7 +79,7 @@ class Rows:
     def of(self, arrays: Arrays) -> Any:
         addresses = self.addresses.copy()
         addresses[: len(self.slots)] = [arrays[kind][number].data.ptr for kind, number in self.slots]
-        return np.void(addresses.tobytes() + self.rest)
+        return np.array(np.void(addresses.tobytes() + self.rest))  # an array of one: CuPy's scalars are short
 
 
 class Cuda:

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from gradtape.backends.cuda import nvidia
-from gradtape.backends.cuda.device import number
+from gradtape.backends.cuda.device import Rows, number
 from gradtape.ir.dtypes import as_dtype, float32
+from gradtape.kernels.cuda_launch import Buffer, Table
 from gradtape.ops.op import all_ops
 from gradtape.ops.structural import Structural
 from tests.op_table.cases import CASES, Case
@@ -32,6 +33,17 @@ def test_numbers_reach_a_kernel_as_the_bytes_of_their_dtype(name: str) -> None:
     taken = importlib.import_module("cupy._core._scalar").CScalar(given)
     wanted = np.asarray(1 + 2j if dtype.is_complex else 1).astype(dtype.numpy_dtype)
     assert ctypes.string_at(taken.ptr, dtype.size) == wanted.tobytes()
+
+
+def test_a_table_reaches_a_kernel_where_it_lies() -> None:
+    rows = ((Buffer("result", 0, float32), Buffer("operand", 0, float32)),)
+    given = Rows(Table(rows, (7,), (0, 1), 41)).of(
+        {"result": [elsewhere(np.zeros(7))], "operand": [elsewhere(np.zeros(7))]}
+    )
+    assert isinstance(given, np.ndarray) and given.size == 1  # what CuPy asks of arrays of the host
+    taken = importlib.import_module("cupy.cuda.function").CNumpyArray(given)
+    words = np.frombuffer(ctypes.string_at(taken.ptr, given.nbytes), np.uint64)
+    assert words[:3].tolist() == [SOMEWHERE, SOMEWHERE, 0] and words[82] == 7 and len(words) == 82 + 41 + 21
 
 
 @pytest.mark.parametrize("name", DTYPES + FRACTIONS)
