@@ -101,6 +101,15 @@ class _Helpers:
 _HELPERS = _Helpers()
 
 
+class _Inside(threading.local):
+    """Whether this thread runs a part of something that threads share already: it does all of its part itself."""
+
+    shared = False
+
+
+_INSIDE = _Inside()
+
+
 class _Share:
     """One thread's part of the rows. It lets go of what it runs before anybody hears that it is done: arrays in there
     are memory that the next step takes again."""
@@ -114,7 +123,11 @@ class _Share:
     def __call__(self) -> None:
         run, self.run = self.run, None
         assert run is not None
-        run(self.start, self.stop)
+        _INSIDE.shared = True
+        try:
+            run(self.start, self.stop)
+        finally:
+            _INSIDE.shared = False
 
 
 def threads() -> int:
@@ -126,6 +139,8 @@ def threads() -> int:
 
 def sharing(rows: int, work: int) -> int:
     """How many threads share so many rows."""
+    if _INSIDE.shared:
+        return 1
     parts = min(rows, work // SHARE)
     return max(1, min(parts, threads())) if parts > 1 else 1
 
@@ -139,6 +154,6 @@ def share(rows: int, work: int, run: Callable[[int, int], object]) -> None:
         return
     cuts = [rows * k // parts for k in range(parts + 1)]
     others = [_HELPERS.get().submit(_Share(run, a, b)) for a, b in itertools.pairwise(cuts[1:])]
-    run(cuts[0], cuts[1])
+    _Share(run, cuts[0], cuts[1])()
     for other in others:
         other.result()

@@ -9,47 +9,45 @@ import numpy as np
 
 from gradtape.backends.formula import HALF
 from gradtape.backends.memory import empty
+from gradtape.backends.one_thread import multiply
 from gradtape.backends.writing import product
 from gradtape.kernels.loops import share
-from gradtape.kernels.products import FEWEST, SMALL
+from gradtape.kernels.products import SMALL
 from gradtape.ops.contraction import parts
 
 PLENTY = 1 << 16  # elements of a result from which its memory is worth a question
 REUSED = 16  # so many rows of results for each row of a second matrix, and BLAS takes it faster in order
 PER_ELEMENT = 8  # multiply-adds that take as long as touching an element
-MOST_PARTS = 5  # small products that a larger one is done in
+WAKES = 9216  # elements of a matrix from which BLAS wakes its threads for a product with a vector
 MATRIX = 32  # rows, columns and summed elements from which one product is worth a call of BLAS
 
 
 def _matrix(a: Any, b: Any) -> Any:
-    rows, columns = a.shape[0], b.shape[1]
-    if _parts(rows, a.shape[1], columns) > 1:
-        return _in_parts(a, b, empty((rows, columns), a.dtype))
+    rows, inner, columns = a.shape[0], a.shape[1], b.shape[1]
+    if rows * inner * columns >= SMALL:
+        return _large(a, b, empty((rows, columns), a.dtype))
     if rows * columns < PLENTY:
         return np.matmul(a, b)
     return np.matmul(a, b, out=empty((rows, columns), a.dtype))
 
 
-def _parts(rows: int, inner: int, columns: int) -> int:
-    """In how many small products a product is done that is a little larger than those: BLAS would wake its threads for
-    it, which then keep a core busy for longer than they worked. 1: it is left whole."""
-    # One part more where it comes out even: matrices that are not in order count as large from SMALL itself on.
-    count = rows * inner * columns // SMALL + 1
-    return count if 1 < count <= MOST_PARTS and rows >= count * FEWEST else 1
-
-
-def _in_parts(a: Any, b: Any, out: Any) -> Any:
-    """out = a @ b, so many rows at a time; threads of ours share them."""
+def _large(a: Any, b: Any, out: Any) -> Any:
+    """out = a @ b for one product of matrices. Results do not depend on how many threads share its rows or columns."""
     rows, inner, columns = a.shape[0], a.shape[1], b.shape[1]
-    count = _parts(rows, inner, columns)
-    cuts = [rows * k // count for k in range(count + 1)]
+    if rows < columns:
+        run = lambda start, stop: np.matmul(a, b[:, start:stop], out=out[:, start:stop])  # noqa: E731
+    else:
+        run = lambda start, stop: np.matmul(a[start:stop], b, out=out[start:stop])  # noqa: E731
+    multiply(max(rows, columns), rows * inner * columns, run)
+    return out
 
-    def run(start: int, stop: int) -> None:
-        for k in range(start, stop):
-            some = slice(cuts[k], cuts[k + 1])
-            np.matmul(a[some], b, out=out[some])
 
-    share(count, rows * inner * columns // PER_ELEMENT, run)
+def _vector(a: Any, v: Any) -> Any:
+    """a @ v for a matrix and a vector, which nobody shares: the sums of some rows would be others."""
+    if a.size < WAKES:
+        return np.matmul(a, v)
+    out = np.empty(len(a), a.dtype)
+    multiply(1, a.size * PER_ELEMENT, lambda start, stop: np.matmul(a, v, out=out))
     return out
 
 
@@ -62,10 +60,10 @@ PLAIN: dict[str, Callable[[Any, Any], Any]] = {
     "ab,cb->ca": lambda a, b: _matrix(b, a.T),
     "ba,bc->ca": lambda a, b: _matrix(b.T, a),
     "ba,cb->ca": lambda a, b: _matrix(b, a),
-    "ab,b->a": lambda a, b: np.matmul(a, b),
-    "ab,a->b": lambda a, b: np.matmul(b, a),
-    "a,ab->b": lambda a, b: np.matmul(a, b),
-    "a,ba->b": lambda a, b: np.matmul(b, a),
+    "ab,b->a": lambda a, b: _vector(a, b),
+    "ab,a->b": lambda a, b: _vector(a.T, b),
+    "a,ab->b": lambda a, b: _vector(b.T, a),
+    "a,ba->b": lambda a, b: _vector(b, a),
     "a,a->": lambda a, b: np.matmul(a, b),
 }
 
@@ -211,17 +209,19 @@ def _product(a: Any, b: Any, lead: tuple[int, ...]) -> Any:
     rows, inner, columns = a.shape[-2], a.shape[-1], b.shape[-1]
     out = empty((*lead, rows, columns), a.dtype)
     each = rows * inner * columns
-    if not lead and _parts(rows, inner, columns) > 1:
-        return _in_parts(a, b, out)
-    in_order = a.strides[-1] == b.strides[-1] == a.itemsize
-    if not lead or each > SMALL or (each == SMALL and not in_order):
+    if not lead and each >= SMALL:
+        return _large(a, b, out)
+    if not lead:
         return np.matmul(a, b, out=out)
 
     def run(start: int, stop: int) -> None:
         some = slice(start, stop)
         np.matmul(_within(a, some, out.ndim), _within(b, some, out.ndim), out=out[some])
 
-    share(lead[0], _size(lead) * each // PER_ELEMENT, run)
+    if each < SMALL:
+        share(lead[0], _size(lead) * each // PER_ELEMENT, run)
+    else:
+        multiply(lead[0], _size(lead) * each, run)
     return out
 
 

@@ -8,7 +8,18 @@ from importlib import metadata
 from gradtape.doctor.finding import Finding
 
 # What gradtape cannot do without, under the names that pip knows.
-REQUIRED = ("numpy", "numba", "llvmlite", "optree", "opt_einsum", "ml_dtypes", "safetensors", "tqdm", "diastatic-malt")
+REQUIRED = (
+    "numpy",
+    "numba",
+    "llvmlite",
+    "optree",
+    "opt_einsum",
+    "ml_dtypes",
+    "safetensors",
+    "tqdm",
+    "threadpoolctl",
+    "diastatic-malt",
+)
 # CuPy is one package for each CUDA version; `cupy` is the one built from source.
 CUPY_PACKAGES = ("cupy-cuda13x", "cupy-cuda12x", "cupy")
 # What the CUDA extras bring beside CuPy and NVIDIA's libraries.

@@ -31,6 +31,7 @@ from gradtape.runtime.small import in_one
 from gradtape.runtime.sparse import Rows, as_rows
 from gradtape.runtime.state import STATE, run_apart
 from gradtape.runtime.tensor import SymbolicTensorError, Tensor, wrap
+from gradtape.runtime.threaded import threaded
 from gradtape.runtime.trace import traced
 from gradtape.runtime.walk import walked
 from gradtape.transforms.differentiate import augmented, leaves, pull_back
@@ -82,10 +83,10 @@ class CompiledGraph:
         """What runs it on the host with results in the arrays of inputs, of pairs of numbers that it may, and those
         inputs; None where no step can do that, or it would not pay."""
         found = overs(self.runs, pairs) if pairs and DEVICES.device is None else {}
-        return compile_graph(self.runs, lower, over=found) if found else None, set(found.values())
+        return threaded(compile_graph(self.runs, lower, over=found), self.runs) if found else None, set(found.values())
 
     def _on_cpu(self) -> Callable[..., Any]:
-        return in_one(self.graph, lower(call_step(self.runs)))
+        return threaded(in_one(self.graph, lower(call_step(self.runs))), self.runs)
 
     def __call__(self, inputs: Sequence[Tensor], kernel: Callable[..., Any] | None = None) -> list[Tensor]:
         """Run on tensors; where a tape records and gradients flow through an operand, as a call that also

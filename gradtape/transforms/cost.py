@@ -11,11 +11,13 @@ from gradtape.ops.composite import Composite
 from gradtape.ops.contraction import Contraction, parts
 from gradtape.ops.control import Checkpoint, Cond, Region
 from gradtape.ops.opaque import Opaque
+from gradtape.ops.tiles import Tiles
 
 NANOSECONDS_PER_MULTIPLY_ADD = 0.02
 NANOSECONDS_PER_ELEMENT = 0.3
 NANOSECONDS_PER_OPAQUE_ELEMENT = 1.0  # gathered or scattered, as a rule
 NANOSECONDS_PER_NODE = 500.0
+ENOUGH = 1e5  # nanoseconds of one thread that several may share
 TRIPS = 16  # how often a loop is taken to run: it only says so when it does
 
 
@@ -54,6 +56,23 @@ def cost_of(nodes: Iterable[Node]) -> float:
         NANOSECONDS_PER_NODE + NANOSECONDS_PER_MULTIPLY_ADD * multiply_adds(n) + _per_element(n) * elements(n)
         for n in nodes
     )
+
+
+def is_for_our_threads(graph: Graph) -> bool:
+    """Whether a program spends more time on elements, which threads of ours share, than on products for which BLAS has
+    threads of its own; a tile is a share of the work, products and all."""
+    products = touched = 0
+    for node in graph.nodes:
+        if any(not v.aval.is_known for v in node.outputs):
+            continue
+        if isinstance(node.step.op, Tiles):
+            touched += node.step.params["count"] * sum(map(elements, node.step.params["graph"].nodes))
+        elif isinstance(node.step.op, Contraction):
+            products += multiply_adds(node)
+        else:
+            touched += elements(node)
+    shared = touched * NANOSECONDS_PER_ELEMENT
+    return shared >= ENOUGH and shared >= products * NANOSECONDS_PER_MULTIPLY_ADD
 
 
 def _per_element(node: Node) -> float:
