@@ -15,10 +15,12 @@ class KernelOp:
 
     Attributes:
       name: as messages call it, and under which `tf.RegisterGradient` finds it.
+      names: what its operands are called.
+      parameters: the names of its static parameters.
     """
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, name: str, names: Sequence[str], parameters: Sequence[str]) -> None:
+        self.name, self.names, self.parameters = name, list(names), list(parameters)
         self.__name__ = name
 
     def __call__(self, *operands: Any, **static: Any) -> Any:

@@ -11,6 +11,7 @@ import numpy as np
 
 from gradtape.api.layout import reshape
 from gradtape.api.reductions import reduce_sum
+from gradtape.ir.aval import Aval
 from gradtape.ir.bounded import Bounded
 from gradtape.ir.dtypes import DType
 from gradtape.ir.expr import Expr, symbol
@@ -41,7 +42,7 @@ class OpaqueKernel(KernelOp):
       parameters: the names of its static parameters.
       usual: their values where a call gives none.
       derivative: scalar functions, as of scalar kernels.
-      backward: another kernel, or a Python function of the operation and its cotangents.
+      backward: another kernel op, or a Python function of the operation and its cotangents.
       linear: the backward kernel is linear in the cotangents, as its user says.
     """
 
@@ -52,11 +53,11 @@ class OpaqueKernel(KernelOp):
         parameters: Sequence[str],
         usual: Mapping[str, Any],
         derivative: Any = None,
-        backward: OpaqueKernel | PythonRule | None = None,
+        backward: KernelOp | PythonRule | None = None,
         linear: bool = False,
     ) -> None:
-        super().__init__(kernel.name)
-        self.kernel, self.names, self.parameters, self.usual = kernel, list(names), list(parameters), dict(usual)
+        super().__init__(kernel.name, names, parameters)
+        self.kernel, self.usual = kernel, dict(usual)
         self.derivative, self.backward, self.linear = derivative, backward, linear
         self.partials: Bounded[Static, Sequence[Expr | None]] = Bounded(KEPT)
         self.steps: dict[tuple[int, ...], KernelStep] = {}
@@ -129,8 +130,8 @@ class OpaqueKernel(KernelOp):
         nobody may ask for one."""
         if self.derivative is not None:
             return None
-        if isinstance(self.backward, OpaqueKernel):
-            return self._through_backward if self.backward.has_python_rule() else None
+        if isinstance(self.backward, KernelOp):
+            return self._through_backward if self.has_python_rule() else None
         if self.backward is not None:
             return self.backward
         if self.name not in REGISTRY.rules and (
@@ -153,15 +154,13 @@ class OpaqueKernel(KernelOp):
 
     def _through_backward(self, op: Any, *cotangents: Any) -> list[Any]:
         """The backward kernel, called as an op of its own."""
-        assert isinstance(self.backward, OpaqueKernel)
+        assert isinstance(self.backward, KernelOp)
         static = {n: op.get_attr(n) for n in self.parameters if n in self.backward.parameters}
         given = [g for g, t in zip(cotangents, op.outputs, strict=True) if t.dtype.is_differentiable]
         outputs = op.outputs if self._reads_outputs(len(given)) else ()
         made = self.backward(*op.inputs, *outputs, *given, **static)
-        answers = iter(made if isinstance(made, tuple) else [made])
-        return [
-            self._summed(next(answers), t, k) if t.dtype.is_differentiable else None for k, t in enumerate(op.inputs)
-        ]
+        answers = self._by_operand(made if isinstance(made, tuple) else [made], [t._aval for t in op.inputs])
+        return [None if g is None else self._summed(g, t, k) for k, (g, t) in enumerate(zip(answers, op.inputs))]
 
     def _summed(self, gradient: Tensor, operand: Tensor, k: int) -> Tensor:
         """A gradient of the shape of its operand."""
@@ -182,8 +181,8 @@ class OpaqueKernel(KernelOp):
 
     def _reads_outputs(self, cotangents: int) -> bool:
         """Whether the backward kernel takes the results between operands and cotangents."""
-        assert isinstance(self.backward, OpaqueKernel)
-        return self.backward.kernel.operands == self.kernel.operands + self.kernel.results + cotangents
+        assert isinstance(self.backward, KernelOp)
+        return len(self.backward.names) == self.kernel.operands + self.kernel.results + cotangents
 
     def _pulled(self, node: Node, cotangents: Sequence[Value | None]) -> Sequence[Value | None]:
         """The backward kernel applied to operands, results where it takes them, and cotangents."""
@@ -199,8 +198,15 @@ class OpaqueKernel(KernelOp):
             )
         linear = range(len(inputs) - len(given), len(inputs)) if self.linear else ()
         own = {n: v for n, v, _ in node.step.params["static"] if n in back.parameters}
-        made = iter(apply(back.step(back.static(own), tuple(linear)), inputs))
-        return [next(made) if v.aval.dtype.is_differentiable else None for v in node.inputs]
+        made = apply(back.step(back.static(own), tuple(linear)), inputs)
+        return self._by_operand(made, [v.aval for v in node.inputs])
+
+    def _by_operand(self, made: Sequence[Any], operands: Sequence[Aval]) -> list[Any]:
+        """What a backward kernel makes, at the operands that it belongs to: one for each of them, or for those that
+        have fractions."""
+        places = [k for k, a in enumerate(operands) if a.dtype.is_differentiable]
+        found = dict(zip(range(len(operands)) if len(made) == len(operands) else places, made, strict=True))
+        return [found[k] if k in places else None for k in range(len(operands))]
 
     def _transposed(
         self, linear: tuple[int, ...], node: Node, tangents: Sequence[Value | None]

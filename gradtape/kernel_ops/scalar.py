@@ -27,17 +27,16 @@ class ScalarKernel(KernelOp):
     """An elementwise op whose value is a scalar function."""
 
     def __init__(self, name: str, function: Callable[..., Any], derivative: Any) -> None:
-        super().__init__(name)
         self.function = python_function(function)
         self.derivative = derivative
-        self.signature = inspect.signature(function)
+        self.signature = inspect.signature(self.function)
         kinds = {p.kind for p in self.signature.parameters.values()}
         if inspect.Parameter.VAR_POSITIONAL in kinds or inspect.Parameter.VAR_KEYWORD in kinds:
             raise TypeError(f"The scalar function `{name}` should name its parameters, without * and **.")
-        self.operands = names_of(self.signature, positional=True)
-        if not self.operands:
+        super().__init__(name, _names_of(self.signature, True), _names_of(self.signature, False))
+        if not self.names:
             raise TypeError(f"The scalar function `{name}` should have a parameter that is an operand.")
-        self.symbols = {n: symbol(f"x{k}") for k, n in enumerate(self.operands)}
+        self.symbols = {n: symbol(f"x{k}") for k, n in enumerate(self.names)}
         self.formulas: Bounded[Any, Formula] = Bounded(KEPT)
         functools.update_wrapper(self, self.function, assigned=("__doc__", "__module__"), updated=())
 
@@ -51,7 +50,7 @@ class ScalarKernel(KernelOp):
             if "unhashable" not in str(e):
                 raise
             raise TypeError(f"The parameters of `{self.name}` that are given by name should be numbers: {e}.") from None
-        return formula([bound.arguments[n] for n in self.operands])
+        return formula([bound.arguments[n] for n in self.names])
 
     def _formula(self, known: dict[str, Any]) -> Formula:
         found = expressions(self.function, self.symbols | known)
@@ -85,7 +84,7 @@ class Formula:
         return made if self.several else made[0]
 
 
-def names_of(signature: inspect.Signature, positional: bool) -> list[str]:
+def _names_of(signature: inspect.Signature, positional: bool) -> list[str]:
     """The parameters that are operands; or those that are given by name only."""
     return [n for n, p in signature.parameters.items() if (p.kind is not p.KEYWORD_ONLY) == positional]
 

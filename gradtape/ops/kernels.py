@@ -17,6 +17,7 @@ from gradtape.ir.errors import UnimplementedError
 from gradtape.ir.expr import Expr, mentions
 from gradtape.ir.graph import Graph, Node, Value
 from gradtape.ir.shapes import shape_text
+from gradtape.kernels import numba_cuda
 from gradtape.kernels.cuda_source import CudaSource
 from gradtape.ops.call import NO_GRADIENT
 from gradtape.ops.op import Cotangent, apply, constant, emit
@@ -117,7 +118,8 @@ class Kernel:
         if self.source is not None:
             return [letters[p.type] if isinstance(p.type, str) else p.type for p in self.source.of_kind("result")]
         if self.dtypes is None:
-            return [avals[0].dtype] * self.results
+            usual = next((a.dtype for a in avals if a.dtype.is_floating), avals[0].dtype)
+            return [usual] * self.results
         return self.dtypes(*(a.dtype for a in avals))
 
     def _sized(self, sizes: dict[str, int], static: Mapping[str, Any]) -> dict[str, int]:
@@ -151,6 +153,11 @@ class Kernel:
         grid = self._three("grid", known, -(-most // math.prod(block)))
         shared = self.launch.get("shared") or 0
         return grid, block, int(called(shared, known) if callable(shared) else shared)
+
+    def numbers(self, layout: Layout, static: Mapping[str, Any]) -> list[Any]:
+        """The numbers of a kernel of Numba's, which stand behind its arrays."""
+        known = dict(static) | layout.sizes | {SIZE: layout.size}
+        return [known[n] for n in numba_cuda.parameters_of(self.compiled)[self.operands + self.results :]]
 
     def _three(self, what: str, known: Mapping[str, Any], usual: int) -> tuple[int, ...]:
         given = self.launch.get(what)
@@ -293,13 +300,29 @@ class KernelStep(Opaque):
         operands = [_frozen(a) for a in self.flat(xp, arrays, found)]
         results = [xp.empty(shape, d.numpy_dtype) for shape, d in self.shapes(found)]
         if any(r.size for r in results):
+            run = self._on_host(xp, found, known)
             for k in range(found.repeats):
-                self._one(xp, [a[k] for a in operands], [r[k] for r in results], known)
+                run([a[k] for a in operands], [r[k] for r in results])
         return self.assembled(results, found)
 
-    def _one(self, xp: Any, operands: Sequence[Any], results: Sequence[Any], static: Mapping[str, Any]) -> None:
-        """One call of the form for the host, into results."""
-        made = self._host()(*operands, **static)
+    def _on_host(self, xp: Any, found: Layout, known: Mapping[str, Any]) -> Callable[[list[Any], list[Any]], None]:
+        """What writes the results of one call: the form for the host, or Numba's simulator."""
+        kernel = self.kernel
+        if kernel.host is not None:
+            return lambda operands, results: self._write(xp, kernel.host, operands, results, known)
+        if kernel.compiled is None or not numba_cuda.is_simulated(kernel.compiled):
+            raise UnimplementedError(
+                f"`{self.name}` has no form for the host, and there is no GPU, or its operands were sent to the host. "
+                "Give `kernel_op` a function of NumPy arrays, `host=`."
+            )
+        sizes, numbers = kernel.grid(found, known), kernel.numbers(found, known)
+        return lambda operands, results: numba_cuda.simulate(kernel.compiled, *sizes, operands, results, numbers)
+
+    def _write(
+        self, xp: Any, host: Any, operands: Sequence[Any], results: Sequence[Any], static: Mapping[str, Any]
+    ) -> None:
+        """The results of the form for the host, written where they go."""
+        made = host(*operands, **static)
         listed = list(made) if isinstance(made, tuple | list) else [made]
         if len(listed) != len(results):
             raise self.invalid(f"should return {len(results)} arrays from `host`, got {len(listed)}.")
@@ -310,14 +333,6 @@ class KernelStep(Opaque):
                     f"{a.dtype}{shape_text(a.shape)}."
                 )
             r[...] = a
-
-    def _host(self) -> Callable[..., Any]:
-        if self.kernel.host is None:
-            raise UnimplementedError(
-                f"`{self.name}` has no form for the host, and there is no GPU, or its operands were sent to the host. "
-                "Give `kernel_op` a function of NumPy arrays, `host=`."
-            )
-        return self.kernel.host
 
 
 def without_gradient(name: str, node: Node, cotangents: Sequence[Value | None]) -> Sequence[Value]:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from gradtape.backends.cuda.device import Cuda
 from tests.cuda_emulator import cupy_stand_in
 from tests.cuda_emulator.cublas import Cublas
+from tests.cuda_emulator.simulated import simulating
 from tests.cuda_emulator.together import Together
 
 
@@ -20,6 +21,7 @@ def emulated() -> Cuda:
         Together(device).module,
         Cublas(device),
         lambda: device.current_stream,
+        simulating(device),
     )
 
 

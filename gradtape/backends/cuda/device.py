@@ -15,6 +15,7 @@ from gradtape.backends.cuda.blas import Blas
 from gradtape.backends.cuda.capture import Noting, Uncapturable
 from gradtape.ir.bounded import Bounded
 from gradtape.ir.dtypes import DType
+from gradtape.kernels import numba_cuda
 from gradtape.kernels.cuda_launch import Buffer, CudaProgram, Number, Table
 from gradtape.kernels.cuda_render import TEMPLATES
 
@@ -91,10 +92,20 @@ class Cuda:
       load: from the text of kernels to a module with `get_function(name)`.
       library: the functions of cuBLAS, under the C library's names.
       stream: gives the current stream as cuBLAS takes it.
+      launch_compiled: launches kernels of Numba's (see `kernels.numba_cuda.launch`).
     """
 
-    def __init__(self, name: str, xp: Any, load: Load, library: Any, stream: Callable[[], Any]) -> None:
-        self.name, self.xp, self.load = name, xp, load
+    def __init__(
+        self,
+        name: str,
+        xp: Any,
+        load: Load,
+        library: Any,
+        stream: Callable[[], Any],
+        launch_compiled: Callable[..., None] = numba_cuda.launch,
+    ) -> None:
+        self.name, self.xp, self.load, self.stream = name, xp, load, stream
+        self.launch_compiled = launch_compiled
         self.key = f"{name}, {next(_numbers)}"  # of what steps remember for this device
         self.blas = Blas(library, stream, lambda size: self.empty((size,), np.uint8))
         self.ndarray = xp.ndarray

@@ -10,7 +10,7 @@ from gradtape.backends.cuda.device import OPT_IN, Cuda, number
 from gradtape.ir.aval import aval_of
 from gradtape.ir.bounded import Bounded
 from gradtape.ir.dtypes import DType
-from gradtape.ir.errors import InvalidArgumentError, UnimplementedError
+from gradtape.ir.errors import InvalidArgumentError
 from gradtape.kernels.cuda_source import CudaSource
 from gradtape.ops.kernels import SIZE, KernelStep, Layout, values_of
 from gradtape.ops.op import Step
@@ -18,12 +18,15 @@ from gradtape.ops.op import Step
 KEPT = 64  # shapes of operands for which a launch is remembered
 
 
+Launch = Callable[[Sequence[Any], Sequence[Any]], None]  # of operands and results
+
+
 class Call(NamedTuple):
-    """How a kernel is called for operands of some shapes: (operands, results) to nothing, for each repeat. None: its
-    results have no elements."""
+    """How a kernel is called for operands of some shapes, once for each repeat. No launch: its results have no
+    elements."""
 
     layout: Layout
-    launch: Callable[[Sequence[Any], Sequence[Any]], None] | None
+    launch: Launch | None
 
 
 def kernel(cuda: Cuda, step: Step) -> Callable[..., Any]:
@@ -34,10 +37,9 @@ def kernel(cuda: Cuda, step: Step) -> Callable[..., Any]:
 
     def made(avals: Sequence[Any]) -> Call:
         layout, known = op.layout(avals, rows, static), values_of(static)
-        if op.kernel.source is None:
-            raise UnimplementedError(f"`{op.name}` has no form for {cuda.name}.")
-        is_empty = not any(math.prod(shape) for shape, _ in op.shapes(layout))
-        return Call(layout, None if is_empty else _launch(cuda, op, op.kernel.source, layout, known))
+        if not any(math.prod(shape) for shape, _ in op.shapes(layout)):
+            return Call(layout, None)
+        return Call(layout, (_of_text if op.kernel.source is not None else _compiled)(cuda, op, layout, known))
 
     def run(*arrays: Any) -> Any:
         given = [cuda.array(a) for a in arrays]
@@ -53,9 +55,19 @@ def kernel(cuda: Cuda, step: Step) -> Callable[..., Any]:
     return run
 
 
-def _launch(
-    cuda: Cuda, op: KernelStep, source: CudaSource, layout: Layout, static: Mapping[str, Any]
-) -> Callable[[Sequence[Any], Sequence[Any]], None]:
+def _compiled(cuda: Cuda, op: KernelStep, layout: Layout, static: Mapping[str, Any]) -> Launch:
+    """A kernel of Numba's, which it compiles itself for the arrays that it is given."""
+    (grid, block, shared), numbers = op.kernel.grid(layout, static), op.kernel.numbers(layout, static)
+
+    def launch(operands: Sequence[Any], results: Sequence[Any]) -> None:
+        cuda.launch_compiled(op.kernel.compiled, grid, block, cuda.stream(), shared, [*operands, *results], numbers)
+
+    return launch
+
+
+def _of_text(cuda: Cuda, op: KernelStep, layout: Layout, static: Mapping[str, Any]) -> Launch:
+    source = op.kernel.source
+    assert source is not None
     grid, block, shared = op.kernel.grid(layout, static)
     known = dict(static) | layout.sizes | {SIZE: layout.size}
     places = {"operand": 0, "result": 0}
