@@ -3,13 +3,15 @@
 
 PYTHON ?= python3
 VENV   ?= .venv
+# What `make gpu-carry` fills, and `make gpu-check` uses where it is there.
+CARRIED ?= out/gpu
 # Test processes: as many as the smallest machine we care for has cores.
 JOBS   ?= 2
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet
 
-.PHONY: help demo test lint types docs bench bench-jacobian bench-plans public-names clean
+.PHONY: help demo test lint types docs bench bench-jacobian bench-plans gpu-check gpu-carry public-names clean
 .DELETE_ON_ERROR:
 # Two pips in one environment get in each other's way.
 .NOTPARALLEL:
@@ -23,6 +25,9 @@ help:
 	@echo 'make bench         time gradtape against the peers that are installed'
 	@echo 'make bench-jacobian  only Jacobians; a table, JSON and a picture of growth land in out/'
 	@echo 'make bench-plans   only whole programs, traced and compiled; a table, JSON and a picture land in out/'
+	@echo 'make gpu-check     on a machine with an NVIDIA GPU: is everything right there, and how fast is it? Needs no network'
+	@echo '                   DRY_RUN=1: the same on the emulated device; CARRIED=FOLDER, WHEELS=FOLDER: what came along'
+	@echo 'make gpu-carry     fill CARRIED=$(CARRIED) for a machine without a network'
 	@echo 'make public-names  rewrite the list of public names after a change that is meant'
 	@echo 'make clean         remove environments, caches and build products'
 	@echo 'Variables: PYTHON=$(PYTHON) VENV=$(VENV) JOBS=$(JOBS)'
@@ -74,6 +79,18 @@ bench-jacobian: $(VENV)/dev-installed
 
 bench-plans: $(VENV)/dev-installed
 	$(BIN)/python -m benchmarks.plans_run
+
+# On a GPU's machine the interpreter is the one that has CuPy: $(PYTHON), with wheels for what it lacks.
+ifdef DRY_RUN
+gpu-check: $(VENV)/dev-installed
+	$(BIN)/python -m tools.gpu_check --dry-run
+else
+gpu-check:
+	$(PYTHON) -m tools.gpu_check $(if $(wildcard $(CARRIED)),--carried $(CARRIED)) $(if $(WHEELS),--wheels $(WHEELS))
+endif
+
+gpu-carry: $(VENV)/dev-installed
+	$(BIN)/python -m tools.gpu_check.prepare --folder $(CARRIED) $(if $(ARCHITECTURES),--architectures $(ARCHITECTURES))
 
 public-names: $(VENV)/dev-installed
 	$(BIN)/python tests/structure/test_public_names.py

@@ -27,12 +27,17 @@ class WrongResultError(Exception):
 @dataclass(frozen=True)
 class Program:
     """One way to compute a workload. `call` runs it once and returns its results as NumPy arrays, so that reading them
-    is inside the timing; `prepare` puts it back to its start before each slice, outside the timing."""
+    is inside the timing; `prepare` puts it back to its start before each slice, outside the timing.
+
+    On a GPU `call` only queues. `wait` waits until the results of a call are there, inside the timing and once for each
+    slice; `read` copies one to the host, to be checked."""
 
     peer: str
     call: Callable[[], Sequence[Any]]
     variant: str = ""
     prepare: Callable[[], None] | None = None
+    wait: Callable[[Sequence[Any]], object] | None = None
+    read: Callable[[Any], Any] | None = None
 
     @property
     def name(self) -> str:
@@ -42,6 +47,19 @@ class Program:
         if self.prepare is not None:
             self.prepare()
 
+    def results(self) -> Sequence[Any]:
+        """Of one call, on the host."""
+        found = self.call()
+        return found if self.read is None else [self.read(r) for r in found]
+
+    def run(self, repeats: int = 1) -> None:
+        """Calls, until their results are there."""
+        call, found = self.call, ()
+        for _ in range(repeats):
+            found = call()
+        if self.wait is not None:
+            self.wait(found)
+
 
 # ---- correctness -----------------------------------------------------------------------------------------------------
 
@@ -50,7 +68,7 @@ def check(program: Program, reference: Sequence[Sequence[Any]], tolerance: float
     """The largest error of a program relative to the largest element of the reference, over its first calls: one per
     entry of `reference`. Raises WrongResultError where it is above the tolerance."""
     program.start()
-    return max(_error(program.name, program.call(), wanted, tolerance) for wanted in reference)
+    return max(_error(program.name, program.results(), wanted, tolerance) for wanted in reference)
 
 
 def _error(name: str, results: Sequence[Any], wanted: Sequence[Any], tolerance: float) -> float:
@@ -122,6 +140,26 @@ class OneCore:
 
     def taken(self) -> float:
         return time.perf_counter() - own_cpu()
+
+    def loop(self) -> None:
+        fixed_loop()
+
+    def settle(self) -> None:
+        pass
+
+
+class OnGpu:
+    """The clock beside a GPU: programs wait for it most of the time, so that what the cores do meanwhile counts for
+    nothing; how fast the fixed loop runs still does."""
+
+    cores = 1
+    foreign_limit = 1.0
+
+    def wall(self) -> float:
+        return time.perf_counter()
+
+    def taken(self) -> float:
+        return 0.0
 
     def loop(self) -> None:
         fixed_loop()
@@ -263,8 +301,8 @@ def measure(programs: Sequence[Program], clock: Clock, pace: Pace) -> Measuremen
 def _repeats(program: Program, clock: Clock, seconds: float) -> int:
     """How many calls fill a slice: the faster of two trials decides, after a call that warms up."""
     program.start()
-    program.call()
-    once = min(_timed(program.call, clock) for _ in range(2))
+    program.run()
+    once = min(_timed(program.run, clock) for _ in range(2))
     return max(1, min(100_000, round(seconds / max(once, 1e-9))))
 
 
@@ -275,16 +313,15 @@ def _timed(call: Callable[[], Any], clock: Clock) -> float:
 
 
 def _slice(track: Track, number: int, clock: Clock, wake: bool) -> Slice:
-    call, repeats = track.program.call, range(track.repeats)
-    track.program.start()
+    program = track.program
+    program.start()
     clock.settle()
     loop = min(_timed(clock.loop, clock) for _ in range(2))
     if wake:
-        call()
+        program.run()
     taken = clock.taken()
     begin = clock.wall()
-    for _ in repeats:
-        call()
+    program.run(track.repeats)
     seconds = clock.wall() - begin
     taken = clock.taken() - taken
     loop = max(loop, min(_timed(clock.loop, clock) for _ in range(2)))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import gradtape
-from benchmarks import growth, peers
+from benchmarks import growth, places
 from benchmarks import jacobian_tasks as tasks
 from benchmarks.harness import OURS, Pace, Program
 from benchmarks.jacobian_programs import (
@@ -25,21 +25,22 @@ from benchmarks.jacobian_programs import (
     torch_programs,
 )
 from benchmarks.jacobian_tasks import Task
+from benchmarks.sizes import Size
 from benchmarks.workload import BEST, Build, Count, Figure, Race, Setting, Target
 
 SIZES = (64, 128, 256, 512, 1024)
 SLOW = Pace(0.01, 8, 24)  # for programs of which one call fills several slices
 
 
-def _ours(task: Task, quick: bool) -> list[Program]:
-    names = list(task.inputs(quick))
+def _ours(task: Task, setting: Setting) -> list[Program]:
+    names = list(task.inputs(setting.size))
     answer = tape_answer(gradtape, task, names)
     answers: dict[str, Answer] = {"eager": answer, "function": gradtape.function(answer)}
     if task.question == "hessian":
         answers["tape.hessian"] = our_hessian(gradtape, task, names)
     if task.question == "examples":
         answers["per_example_gradients"] = our_examples(gradtape, task, names)
-    return tape_programs(gradtape, OURS, task, quick, answers)
+    return tape_programs(places.ours(gradtape, setting), OURS, task, setting.size, answers)
 
 
 def _race(
@@ -53,25 +54,24 @@ def _race(
     autograd: bool = False,
     tolerance: float = 3e-4,
     slow: bool = False,
+    gpu: str = "",
 ) -> Race:
     programs: dict[str, Build] = {
-        OURS: lambda setting: _ours(task, setting.quick),
-        "torch": lambda setting: torch_programs(peers.load("torch", setting.threads), task, setting.quick, torch),
+        OURS: lambda setting: _ours(task, setting),
+        "torch": lambda setting: torch_programs(places.of("torch", setting), task, setting.size, torch),
         "tensorflow": lambda setting: tensorflow_programs(
-            peers.load("tensorflow", setting.threads), task, setting.quick, tensorflow
+            places.of("tensorflow", setting), task, setting.size, tensorflow
         ),
-        "jax": lambda setting: jax_programs(peers.load("jax", setting.threads), task, setting.quick, jax),
+        "jax": lambda setting: jax_programs(places.of("jax", setting), task, setting.size, jax),
     }
     if autograd:
-        programs["autograd"] = lambda setting: autograd_programs(
-            peers.load("autograd", setting.threads), task, setting.quick
-        )
+        programs["autograd"] = lambda setting: autograd_programs(places.of("autograd", setting), task, setting.size)
 
     def reference(setting: Setting) -> list[Sequence[Any]]:
-        return [task.reference(task.inputs(setting.quick))]
+        return [task.reference(task.inputs(setting.size))]
 
     pace = SLOW if slow else None
-    return Race(name, about, programs, reference, tolerance, targets=targets, pace=pace)
+    return Race(name, about, programs, reference, tolerance, targets=targets, pace=pace, gpu=gpu)
 
 
 def _at_most(limit: float, against: str = BEST) -> Target:
@@ -93,20 +93,22 @@ RACES = [
     _race(
         "scalar_source_1e6",
         "Jacobian of a curve of 10⁶ points by one number",
-        tasks.scalar_source(1_000_000),
+        tasks.scalar_source(1_000_000, 32_000_000),
         _at_most(1, "torch"),
         torch=("eager forward",),
         jax=("forward",),
         tensorflow=("function forward", "xla forward"),
+        gpu="Jacobian of a curve of 32·10⁶ points by one number",
     ),
     _race(
         "elementwise_jac_2048",
         "Jacobian of tanh(x)·exp(-x²), 2048 elements",
-        tasks.elementwise(2048),
+        tasks.elementwise(2048, 11_600),
         _at_most(1 / 1.5),
         torch=("eager reverse", "compiled reverse"),
         jax=("reverse", "forward"),
         autograd=True,
+        gpu="Jacobian of tanh(x)·exp(-x²), 11,600 elements",
     ),
     _race(
         "mlp_jac_input",
@@ -116,6 +118,7 @@ RACES = [
         torch=("eager reverse", "compiled reverse"),
         jax=("reverse",),
         slow=True,
+        gpu=f"Jacobian by the input of {NETWORK}, batch 360",
     ),
     _race(
         "mlp_batch_jac",
@@ -125,6 +128,7 @@ RACES = [
         _at_most(1 / 1.5, "jax"),
         torch=("eager map", "compiled map"),
         jax=("map",),
+        gpu=f"batch Jacobian of {NETWORK}, batch 16,384",
     ),
     _race(
         "mlp_jac_kernel",
@@ -135,6 +139,7 @@ RACES = [
         jax=("map",),
         tensorflow=("function map", "xla map"),
         slow=True,
+        gpu=f"Jacobian by the first kernel of {NETWORK}, batch 512",
     ),
     _race(
         "layer_jac_kernel",
@@ -145,6 +150,7 @@ RACES = [
         jax=("reverse", "map"),
         tensorflow=("function", "xla", "xla map"),
         slow=True,
+        gpu="Jacobian of a layer of 64 units by its kernel, relu, batch 1,024",
     ),
     _race(
         "bn_jac",
@@ -154,6 +160,7 @@ RACES = [
         torch=("eager reverse", "compiled reverse"),
         jax=("forward",),
         slow=True,
+        gpu="Jacobian by the input of dense 64, elu, batch norm, dense 16, elu; batch 360",
     ),
     _race(
         "mlp_hessian_kernel",
@@ -164,6 +171,7 @@ RACES = [
         jax=("fr", "rr"),
         tolerance=1e-3,
         slow=True,
+        gpu="Hessian by the first kernel of a 28-32-28-8 network with elu, batch 1,024, mean of squares",
     ),
     _race(
         "mlp_hessian_all",
@@ -174,6 +182,7 @@ RACES = [
         jax=("fr", "rr"),
         tolerance=1e-3,
         slow=True,
+        gpu="Hessian by all 2,084 parameters of that network, batch 1,024",
     ),
     _race(
         "third_order_jac",
@@ -184,6 +193,7 @@ RACES = [
         jax=("ffr",),
         tensorflow=("function",),
         tolerance=1e-3,
+        gpu="third derivatives of a 48-128-64 network with tanh",
     ),
     _race(
         "conv_batch_jac",
@@ -192,6 +202,7 @@ RACES = [
         _at_most(1),
         torch=("eager map",),  # torch.compile cannot trace the convolution's gradient under vmap
         jax=("map",),
+        gpu="batch Jacobian of a small convolutional network, 16 by 16 pixels, batch 1,024",
     ),
     _race(
         "per_example_grads",
@@ -202,6 +213,7 @@ RACES = [
         jax=("map",),
         tensorflow=("function map", "xla map"),
         slow=True,
+        gpu="gradients of each example's loss, 784-256-10 network with relu, batch 2,048",
     ),
     *(
         _race(
@@ -212,6 +224,7 @@ RACES = [
             torch=("eager reverse",),
             jax=("reverse", "forward"),
             tolerance=1e-3,
+            gpu=f"Jacobian of three tanh layers of {4 * n} units, one example" if n == SIZES[-1] else "",
         )
         for n in SIZES
     ),
@@ -227,8 +240,8 @@ LIMITS = {  # multiply-adds of Jacobians by one source; the plan's own count
     "layer_jac_kernel": 0,
 }
 PLANNED: dict[str, Task] = {
-    "scalar_source_1e6": tasks.scalar_source(1_000_000),
-    "elementwise_jac_2048": tasks.elementwise(2048),
+    "scalar_source_1e6": tasks.scalar_source(1_000_000, 32_000_000),
+    "elementwise_jac_2048": tasks.elementwise(2048, 11_600),
     "mlp_jac_input": tasks.network_by_input,
     "mlp_jac_kernel": tasks.network_by_kernel,
     "layer_jac_kernel": tasks.layer_by_kernel,
@@ -237,8 +250,8 @@ PLANNED: dict[str, Task] = {
 }
 
 
-def plan_of(task: Task, quick: bool) -> gradtape.JacobianPlan:
-    given = {k: gradtape.constant(v) for k, v in task.inputs(quick).items()}
+def plan_of(task: Task, size: Size) -> gradtape.JacobianPlan:
+    given = {k: gradtape.constant(v) for k, v in task.inputs(size).items()}
     (name,) = task.by
     with gradtape.GradientTape(watch_accessed_variables=False) as tape:
         tape.watch(given[name])
@@ -249,7 +262,7 @@ def plan_of(task: Task, quick: bool) -> gradtape.JacobianPlan:
 def planned(setting: Setting) -> list[Figure]:
     found = []
     for name, task in PLANNED.items():
-        plan = plan_of(task, setting.quick)
+        plan = plan_of(task, setting.size)
         structure = plan.structure.replace("\n", " + ")
         note = f"{plan.mode} mode, {plan.rows:,} rows; {structure}"
         limit = None if setting.quick else LIMITS.get(name)

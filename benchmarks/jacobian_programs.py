@@ -10,6 +10,8 @@ import numpy as np
 
 from benchmarks.harness import Program
 from benchmarks.jacobian_tasks import EPSILON, Inputs, Spelling, Task
+from benchmarks.places import Place
+from benchmarks.sizes import Size
 
 Answer = Callable[..., Sequence[Any]]
 
@@ -133,27 +135,20 @@ def our_examples(tf: Any, task: Task, names: Sequence[str]) -> Answer:
     return answer
 
 
-def tape_programs(
-    tf: Any, peer: str, task: Task, quick: bool, answers: dict[str, Answer], read: Callable[[Any], Any] = np.asarray
-) -> list[Program]:
-    """`read`: gives a tensor's values without a copy, as all libraries here are read."""
-    arrays = [tf.constant(v) for v in task.inputs(quick).values()]
-
-    def program(name: str, answer: Answer) -> Program:
-        return Program(peer, lambda: [read(t) for t in answer(*arrays)], name)
-
-    return [program(name, answer) for name, answer in answers.items()]
+def tape_programs(place: Place, peer: str, task: Task, size: Size, answers: dict[str, Answer]) -> list[Program]:
+    arrays = [place.module.constant(v) for v in task.inputs(size).values()]
+    return [place.program(peer, lambda a=a: a(*arrays), name) for name, a in answers.items()]  # type: ignore[misc]
 
 
-def tensorflow_programs(tf: Any, task: Task, quick: bool, variants: Sequence[str]) -> list[Program]:
+def tensorflow_programs(place: Place, task: Task, size: Size, variants: Sequence[str]) -> list[Program]:
     """Variants: "function", "xla", and both of them with "map" or "forward" (one row per source element)."""
-    names = list(task.inputs(quick))
+    tf, names = place.module, list(task.inputs(size))
     found: dict[str, Answer] = {}
     for variant in variants:
         way, *rest = variant.split()
         make = {"map": mapped_tape_answer, "forward": _forward_answer}[rest[0]] if rest else tape_answer
         found[variant] = tf.function(make(tf, task, names), jit_compile=way == "xla")
-    return tape_programs(tf, "tensorflow", task, quick, found, lambda t: np.asarray(memoryview(t)))
+    return tape_programs(place, "tensorflow", task, size, found)
 
 
 def _forward_answer(tf: Any, task: Task, names: Sequence[str]) -> Answer:
@@ -241,10 +236,12 @@ class _Jax:
         self.concatenate = jax.numpy.concatenate
 
 
-def torch_programs(torch: Any, task: Task, quick: bool, variants: Sequence[str]) -> list[Program]:
+def torch_programs(place: Place, task: Task, size: Size, variants: Sequence[str]) -> list[Program]:
     """Variants: "eager WAY" and "compiled WAY"."""
-    given = task.inputs(quick)
-    arrays = [torch.tensor(v, dtype=torch.int64) if v.dtype == np.int32 else torch.tensor(v) for v in given.values()]
+    torch, given = place.module, task.inputs(size)
+    arrays = [
+        torch.tensor(v, dtype=torch.int64 if v.dtype == np.int32 else None, device=place.device) for v in given.values()
+    ]
     f = torch.nn.functional
 
     def conv(x: Any, kernel: Any, stride: int) -> Any:
@@ -271,14 +268,14 @@ def torch_programs(torch: Any, task: Task, quick: bool, variants: Sequence[str])
         how, way = variant.split()
         answer = _functional(task, list(given), _Torch(torch), s, way)
         run = torch.compile(answer) if how == "compiled" else answer
-        return Program("torch", lambda: [t.numpy() for t in run(*arrays)], variant)
+        return place.program("torch", lambda: run(*arrays), variant)
 
     return [program(v) for v in variants]
 
 
-def jax_programs(jax: Any, task: Task, quick: bool, ways: Sequence[str]) -> list[Program]:
+def jax_programs(place: Place, task: Task, size: Size, ways: Sequence[str]) -> list[Program]:
     """Compiled by `jit`; arrays are on the device before."""
-    given = task.inputs(quick)
+    jax, given = place.module, task.inputs(size)
     arrays = [jax.device_put(v) for v in given.values()]
     jnp = jax.numpy
 
@@ -308,7 +305,7 @@ def jax_programs(jax: Any, task: Task, quick: bool, ways: Sequence[str]) -> list
 
     def program(way: str) -> Program:
         run = jax.jit(_functional(task, list(given), _Jax(jax), s, way))
-        return Program("jax", lambda: [np.asarray(t) for t in run(*arrays)], f"jit {way}")
+        return place.program("jax", lambda: run(*arrays), f"jit {way}")
 
     return [program(w) for w in ways]
 
@@ -316,9 +313,10 @@ def jax_programs(jax: Any, task: Task, quick: bool, ways: Sequence[str]) -> list
 # ------------------------------------------------------------------ autograd
 
 
-def autograd_programs(autograd: Any, task: Task, quick: bool) -> list[Program]:
+def autograd_programs(place: Place, task: Task, size: Size) -> list[Program]:
     """One row after the other; only for what is small."""
-    np_, given = autograd.numpy, task.inputs(quick)
+    autograd, given = place.module, task.inputs(size)
+    np_ = autograd.numpy
 
     def missing(*_: Any) -> Any:
         raise NotImplementedError("autograd has no such function")
@@ -342,4 +340,4 @@ def autograd_programs(autograd: Any, task: Task, quick: bool) -> list[Program]:
         return task.function(s, given | {name: x})
 
     jacobian = autograd.jacobian(of_source)
-    return [Program("autograd", lambda: [np.asarray(jacobian(given[name]), np.float32)], "loop")]
+    return [place.program("autograd", lambda: [jacobian(given[name])], "loop")]

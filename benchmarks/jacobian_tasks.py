@@ -9,6 +9,8 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from benchmarks.sizes import Size, pick
+
 Array = Any
 Inputs = dict[str, Array]
 
@@ -40,7 +42,7 @@ class Task:
     """Derivatives of `function(spelling, inputs)` by the inputs named in `by`. `examples`: inputs with a batch axis,
     over which the function works example by example, so that an expert maps the derivative of one example."""
 
-    inputs: Callable[[bool], Inputs]
+    inputs: Callable[[Size], Inputs]
     function: Callable[[Spelling, Inputs], Any]
     by: tuple[str, ...]
     reference: Callable[[Inputs], Sequence[Array]]
@@ -75,7 +77,7 @@ def _elu_slope(z: Array) -> Array:
 # ------------------------------------------------------------------ elementwise
 
 
-def scalar_source(n: int) -> Task:
+def scalar_source(n: int, gpu: int | None = None) -> Task:
     """A curve of n points by the one number that shifts it."""
 
     def reference(given: Inputs) -> Sequence[Array]:
@@ -83,8 +85,8 @@ def scalar_source(n: int) -> Task:
         return [s * (1 - s)]
 
     return Task(
-        lambda quick: {
-            "x": np.linspace(-10, 10, 20 if quick else n, dtype=np.float32),
+        lambda size: {
+            "x": np.linspace(-10, 10, pick(size, 20, n, gpu), dtype=np.float32),
             "shift": np.array(0.25, np.float32),
         },
         lambda s, p: s.sigmoid(p["x"] + p["shift"]),
@@ -93,14 +95,14 @@ def scalar_source(n: int) -> Task:
     )
 
 
-def elementwise(n: int) -> Task:
+def elementwise(n: int, gpu: int) -> Task:
     def reference(given: Inputs) -> Sequence[Array]:
         x = given["x"].astype(np.float64)
         t, e = np.tanh(x), np.exp(-x * x)
         return [np.diag((1 - t * t) * e - 2 * x * t * e)]
 
     return Task(
-        lambda quick: {"x": _normal(np.random.default_rng(40), 12 if quick else n)},
+        lambda size: {"x": _normal(np.random.default_rng(40), pick(size, 12, n, gpu))},
         lambda s, p: s.tanh(p["x"]) * s.exp(-p["x"] * p["x"]),
         ("x",),
         reference,
@@ -118,11 +120,13 @@ def _network(s: Spelling, p: Inputs) -> Any:
     return y
 
 
-def _network_inputs(batch: int, *sizes: int) -> Callable[[bool], Inputs]:
-    def inputs(quick: bool) -> Inputs:
+def _network_inputs(batch: int, gpu: int, *sizes: int) -> Callable[[Size], Inputs]:
+    """`gpu`: the batch on a GPU."""
+
+    def inputs(size: Size) -> Inputs:
         rng = np.random.default_rng(41)
-        widths = (4, 6, 5, 3) if quick else sizes
-        return {"x": _normal(rng, 3 if quick else batch, widths[0]), **_layers(rng, *widths)}
+        widths = pick(size, (4, 6, 5, 3), sizes)
+        return {"x": _normal(rng, pick(size, 3, batch, gpu), widths[0]), **_layers(rng, *widths)}
 
     return inputs
 
@@ -166,18 +170,17 @@ def _layer_kernel(given: Inputs) -> Sequence[Array]:
     return [np.einsum("bk,bi,ij->bikj", p["x"], active, np.eye(n))]
 
 
-NETWORK = _network_inputs(64, 64, 256, 256, 32)
-network_by_input = Task(NETWORK, _network, ("x",), _network_jacobian)
-network_batch = Task(
-    _network_inputs(512, 64, 256, 256, 32), _network, ("x",), _network_blocks, "batch", examples=("x",)
-)
-network_by_kernel = Task(NETWORK, _network, ("W1",), _network_kernel, examples=("x",))
+WIDTHS = (64, 256, 256, 32)
+# On a GPU: a Jacobian by the input grows with the square of the batch, and one by the kernel takes 2 MB an example.
+network_by_input = Task(_network_inputs(64, 360, *WIDTHS), _network, ("x",), _network_jacobian)
+network_batch = Task(_network_inputs(512, 16_384, *WIDTHS), _network, ("x",), _network_blocks, "batch", examples=("x",))
+network_by_kernel = Task(_network_inputs(64, 512, *WIDTHS), _network, ("W1",), _network_kernel, examples=("x",))
 
 
-def _layer_inputs(quick: bool) -> Inputs:
+def _layer_inputs(size: Size) -> Inputs:
     rng = np.random.default_rng(42)
-    n = 5 if quick else 64
-    return {"x": _normal(rng, 3 if quick else 32, n), **_layers(rng, n, n)}
+    n = pick(size, 5, 64)
+    return {"x": _normal(rng, pick(size, 3, 32, 1024), n), **_layers(rng, n, n)}
 
 
 layer_by_kernel = Task(
@@ -229,15 +232,15 @@ def hessian(*by: str) -> Task:
         y = _network(s, p)
         return s.mean(y * y)
 
-    return Task(_network_inputs(32, 28, 32, 28, 8), loss, by, reference, "hessian")
+    return Task(_network_inputs(32, 1024, 28, 32, 28, 8), loss, by, reference, "hessian")
 
 
 # ------------------------------------------------------------------ convolution, batch norm, per-example gradients
 
 
-def _conv_inputs(quick: bool) -> Inputs:
+def _conv_inputs(size: Size) -> Inputs:
     rng = np.random.default_rng(43)
-    batch, side, channels, classes = (2, 8, 2, 3) if quick else (32, 16, 8, 10)
+    batch, side, channels, classes = pick(size, (2, 8, 2, 3), (32, 16, 8, 10), (1024, 16, 8, 10))
     features = ((side - 2 - 3) // 2 + 1) ** 2 * channels
     return {
         "x": _normal(rng, batch, side, side, 1),
@@ -287,9 +290,9 @@ def _conv_blocks(given: Inputs) -> Sequence[Array]:
 conv_batch = Task(_conv_inputs, _conv_network, ("x",), _conv_blocks, "batch", examples=("x",))
 
 
-def _norm_inputs(quick: bool) -> Inputs:
+def _norm_inputs(size: Size) -> Inputs:
     rng = np.random.default_rng(44)
-    batch, width, units, outputs = (4, 3, 5, 2) if quick else (64, 32, 64, 16)
+    batch, width, units, outputs = pick(size, (4, 3, 5, 2), (64, 32, 64, 16), (360, 32, 64, 16))
     given = {"x": _normal(rng, batch, width), **_layers(rng, width, units, outputs)}
     return given | {"gamma": 1 + _normal(rng, units, scale=0.1), "beta": _normal(rng, units, scale=0.1)}
 
@@ -317,9 +320,9 @@ def _norm_jacobian(given: Inputs) -> Sequence[Array]:
 batch_norm = Task(_norm_inputs, _norm_network, ("x",), _norm_jacobian)
 
 
-def _loss_inputs(quick: bool) -> Inputs:
+def _loss_inputs(size: Size) -> Inputs:
     rng = np.random.default_rng(45)
-    batch, sizes = (3, (5, 4, 3)) if quick else (256, (784, 256, 10))
+    batch, sizes = pick(size, (3, (5, 4, 3)), (256, (784, 256, 10)), (2048, (784, 256, 10)))
     x = rng.random((batch, sizes[0]), np.float32)
     return {"x": x, "labels": rng.integers(0, sizes[-1], batch).astype(np.int32), **_layers(rng, *sizes)}
 
@@ -348,9 +351,9 @@ example_gradients = Task(
 # ------------------------------------------------------------------ third order, growth
 
 
-def _third_inputs(quick: bool) -> Inputs:
+def _third_inputs(size: Size) -> Inputs:
     rng = np.random.default_rng(46)
-    width, units, outputs = (3, 4, 2) if quick else (16, 32, 8)
+    width, units, outputs = pick(size, (3, 4, 2), (16, 32, 8), (48, 128, 64))
     return {
         "x": _normal(rng, width, scale=0.5),
         "W1": _normal(rng, width, units, scale=width**-0.5),
@@ -376,11 +379,11 @@ third_order = Task(
 
 
 def scaling(n: int) -> Task:
-    """Three layers of n units on one example."""
+    """Three layers of n units on one example; on a GPU of four times as many."""
 
-    def inputs(quick: bool) -> Inputs:
+    def inputs(size: Size) -> Inputs:
         rng = np.random.default_rng(47)
-        m = 6 if quick else n
+        m = pick(size, 6, n, 4 * n)
         return {"x": _normal(rng, m), **{f"W{k}": _normal(rng, m, m, scale=m**-0.5) for k in (1, 2, 3)}}
 
     def function(s: Spelling, p: Inputs) -> Any:

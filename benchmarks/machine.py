@@ -15,12 +15,14 @@ THREAD_VARIABLES = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"
 # that no installer has compiled is compiled again by each process that imports it.
 UNSET = ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE", "PYTHONDONTWRITEBYTECODE")
 FIXED = {"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_LEVEL": "3"}
+# Where the libraries of a process share a GPU, none may take all of its memory when it starts.
+ON_GPU = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", "TF_CPP_MIN_LOG_LEVEL": "3"}
 
 
-def environment(threads: int, base: Mapping[str, str] = os.environ) -> dict[str, str]:
+def environment(threads: int, base: Mapping[str, str] = os.environ, gpu: bool = False) -> dict[str, str]:
     """The environment of a measuring process: BLAS reads its number of threads when NumPy is imported."""
     kept = {name: value for name, value in base.items() if name not in UNSET}
-    return kept | FIXED | dict.fromkeys(THREAD_VARIABLES, str(threads))
+    return kept | (ON_GPU if gpu else FIXED) | dict.fromkeys(THREAD_VARIABLES, str(threads))
 
 
 def available() -> list[int]:
@@ -44,9 +46,11 @@ def _idle() -> dict[int, int]:
     return {int(r[0][3:]): int(r[4]) for r in rows if r[0].startswith("cpu") and r[0] != "cpu"}
 
 
-def description() -> dict[str, Any]:
-    """Processor, cores and software, without anything that names this particular machine."""
-    return {
+def description(gpu: bool = False) -> dict[str, Any]:
+    """Processor, cores and software, without anything that names this particular machine; the GPU, where programs run
+    on it."""
+    own = {"gpu": _gpu()} if gpu else {}
+    return own | {
         "processor": _processor(),
         "cores": len(available()),
         "system": f"{platform.system()} {platform.machine()}",
@@ -70,6 +74,17 @@ def _processor() -> str:
     vector = next((name for flag, name in (("avx512f", "AVX-512"), ("avx2", "AVX2")) if flag in flags), "")
     numbers = f"family {fields['cpu family']} model {fields['model']}" if "cpu family" in fields else ""
     return ", ".join(part for part in (fields.get("model name", platform.machine()), numbers, vector) if part)
+
+
+def _gpu() -> str:
+    """The first GPU and its driver, as the driver's own program names them."""
+    command = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
+    try:
+        found = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    except (OSError, subprocess.CalledProcessError):
+        return "a GPU that `nvidia-smi` does not name"
+    name, driver = found[0].rsplit(", ", 1)
+    return f"{name}, driver {driver}"
 
 
 def _revision() -> str | None:

@@ -7,15 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.harness import OURS, Program
+from benchmarks.harness import Program
+from benchmarks.places import Place
 from benchmarks.plan_tasks import Inputs, Spelling, Task, python_loop
+from benchmarks.sizes import Size
 
 Answer = Callable[..., Sequence[Any]]
 
 
-def _split(task: Task, quick: bool) -> tuple[Inputs, Inputs]:
+def _split(task: Task, size: Size) -> tuple[Inputs, Inputs]:
     """The arrays, and the numbers of rounds, which belong to the program."""
-    given = task.inputs(quick)
+    given = task.inputs(size)
     return {k: v for k, v in given.items() if k != "rounds"}, {k: int(v) for k, v in given.items() if k == "rounds"}
 
 
@@ -78,21 +80,21 @@ def _tape_answer(tf: Any, task: Task, names: Sequence[str], numbers: Inputs, in_
     return lambda *arrays: answer(dict(zip(names, arrays, strict=True)))
 
 
-def tape_programs(tf: Any, peer: str, task: Task, quick: bool, variants: Sequence[str]) -> list[Program]:
+def tape_programs(place: Place, peer: str, task: Task, size: Size, variants: Sequence[str]) -> list[Program]:
     """Variants: "eager", "function" and "xla"; with "while", loops are the library's own. Results are read without a
     copy, as all here are; those without axes are numbers."""
-    given, numbers = _split(task, quick)
+    tf = place.module
+    given, numbers = _split(task, size)
     arrays = [tf.constant(v) for v in given.values()]
+    read: Callable[[Any], Any] | None = None
     if not any(given[name].ndim for name in task.by):
-        read: Callable[[Any], Any] = lambda t: t.numpy()  # noqa: E731
-    else:
-        read = np.asarray if peer == OURS else lambda t: np.asarray(memoryview(t))
+        read = lambda t: t.numpy()  # noqa: E731
 
     def program(variant: str) -> Program:
         how, *rest = variant.split()
         answer = _tape_answer(tf, task, list(given), numbers, rest == ["while"])
         run = answer if how == "eager" else tf.function(answer, jit_compile=how == "xla")
-        return Program(peer, lambda: [read(t) for t in run(*arrays)], variant)
+        return place.program(peer, lambda: run(*arrays), variant, read=read)
 
     return [program(v) for v in variants]
 
@@ -100,11 +102,15 @@ def tape_programs(tf: Any, peer: str, task: Task, quick: bool, variants: Sequenc
 # ------------------------------------------------------------------ PyTorch
 
 
-def torch_programs(torch: Any, task: Task, quick: bool, variants: Sequence[str]) -> list[Program]:
+def torch_programs(place: Place, task: Task, size: Size, variants: Sequence[str]) -> list[Program]:
     """Variants: "eager", "compiled" (the function is, and PyTorch differentiates that) and "compiled step" (what a loop
     does in each round is)."""
-    given, numbers = _split(task, quick)
-    arrays = {k: torch.tensor(v, dtype=torch.int64 if v.dtype == np.int32 else None) for k, v in given.items()}
+    torch = place.module
+    given, numbers = _split(task, size)
+    arrays = {
+        k: torch.tensor(v, dtype=torch.int64 if v.dtype == np.int32 else None, device=place.device)
+        for k, v in given.items()
+    }
     sources = [arrays[name].requires_grad_(task.question != "jacobian") for name in task.by]
 
     def program(variant: str) -> Program:
@@ -125,7 +131,8 @@ def torch_programs(torch: Any, task: Task, quick: bool, variants: Sequence[str])
             torch.mv,
             rounds,
         )
-        return Program("torch", _torch_call(torch, task, s, arrays, sources, numbers, variant == "compiled"), variant)
+        call = _torch_call(torch, task, s, arrays, sources, numbers, variant == "compiled")
+        return place.program("torch", call, variant)
 
     return [program(v) for v in variants]
 
@@ -145,12 +152,13 @@ def _torch_call(
 
         def gradient() -> Sequence[Any]:
             y = forward(*sources)
-            return [g.numpy() for g in torch.autograd.grad(y, sources, None if y.ndim == 0 else torch.ones_like(y))]
+            found: Sequence[Any] = torch.autograd.grad(y, sources, None if y.ndim == 0 else torch.ones_like(y))
+            return found
 
         return gradient
     derived: Any = torch.func.jacfwd(function) if task.question == "jacobian" else _thrice(torch.func.grad, function)
     run = torch.compile(derived) if whole else derived
-    return lambda: [run(*(x.detach() for x in sources)).numpy()]
+    return lambda: [run(*(x.detach() for x in sources))]
 
 
 def _thrice(grad: Any, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -163,9 +171,10 @@ def _thrice(grad: Any, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
 # ------------------------------------------------------------------ JAX
 
 
-def jax_programs(jax: Any, task: Task, quick: bool) -> list[Program]:
+def jax_programs(place: Place, task: Task, size: Size) -> list[Program]:
     """Compiled by `jit`; arrays are on the device before; a loop is a `scan`, and its Jacobian is taken forward."""
-    given, numbers = _split(task, quick)
+    jax = place.module
+    given, numbers = _split(task, size)
     arrays = [jax.device_put(v) for v in given.values()]
     jnp = jax.numpy
     names = list(given)
@@ -204,4 +213,4 @@ def jax_programs(jax: Any, task: Task, quick: bool) -> list[Program]:
     else:
         derived = jax.grad(lambda *given: function(*given).sum(), argnums=position)
     run = jax.jit(derived)
-    return [Program("jax", lambda: [np.asarray(t) for t in run(*arrays)], "jit")]
+    return [place.program("jax", lambda: run(*arrays), "jit")]

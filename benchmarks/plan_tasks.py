@@ -8,6 +8,8 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from benchmarks.sizes import Size, pick
+
 Array = Any
 Inputs = dict[str, Array]
 
@@ -47,7 +49,7 @@ def python_loop(rounds: int, step: Callable[[Any], Any], x: Any) -> Any:
 class Task:
     """Derivatives of `function(spelling, inputs)` by the inputs named in `by`."""
 
-    inputs: Callable[[bool], Inputs]
+    inputs: Callable[[Size], Inputs]
     function: Callable[[Spelling, Inputs], Any]
     by: tuple[str, ...]
     reference: Callable[[Inputs], Sequence[Array]]
@@ -114,9 +116,9 @@ def _cheap_slope(given: Inputs) -> Sequence[Array]:
     return [slope]
 
 
-def _long(seed: int, bound: float | None = None) -> Callable[[bool], Inputs]:
-    def inputs(quick: bool) -> Inputs:
-        rng, n = np.random.default_rng(seed), 1000 if quick else 4_000_000
+def _long(seed: int, bound: float | None = None) -> Callable[[Size], Inputs]:
+    def inputs(size: Size) -> Inputs:
+        rng, n = np.random.default_rng(seed), pick(size, 1000, 4_000_000, 128_000_000)
         return {"x": _normal(rng, n) if bound is None else rng.uniform(-bound, bound, n).astype(np.float32)}
 
     return inputs
@@ -128,8 +130,8 @@ chain_cheap = Task(_long(61, 1.0), _cheap, ("x",), _cheap_slope)
 # ------------------------------------------------------------------ rows
 
 
-def _rows(rng: np.random.Generator, quick: bool, scale: float) -> Array:
-    return _normal(rng, *((6, 10) if quick else (4096, 1000)), scale=scale)
+def _rows(rng: np.random.Generator, size: Size, scale: float) -> Array:
+    return _normal(rng, *pick(size, (6, 10), (4096, 1000), (131_072, 1000)), scale=scale)
 
 
 def _softmax(x: Array) -> Array:
@@ -137,9 +139,9 @@ def _softmax(x: Array) -> Array:
     return e / e.sum(-1, keepdims=True)
 
 
-def _labelled(quick: bool) -> Inputs:
+def _labelled(size: Size) -> Inputs:
     rng = np.random.default_rng(62)
-    x = _rows(rng, quick, 2.0)
+    x = _rows(rng, size, 2.0)
     return {"x": x, "labels": rng.integers(0, x.shape[1], len(x)).astype(np.int32)}
 
 
@@ -157,13 +159,13 @@ cross_entropy = Task(
 )
 
 
-def _norm_inputs(quick: bool) -> Inputs:
+def _norm_inputs(size: Size) -> Inputs:
     rng = np.random.default_rng(63)
-    x = _rows(rng, quick, 1.0)
+    x = _rows(rng, size, 1.0)
     n = x.shape[1]
     return {
         "x": x,
-        "weights": _rows(rng, quick, 1.0),
+        "weights": _rows(rng, size, 1.0),
         "gamma": 1 + _normal(rng, n, scale=0.1),
         "beta": _normal(rng, n, scale=0.1),
     }
@@ -187,9 +189,9 @@ def _layer_norm_slopes(given: Inputs) -> Sequence[Array]:
 layer_norm = Task(_norm_inputs, _layer_norm, ("x", "gamma", "beta"), _layer_norm_slopes)
 
 
-def _weighted(quick: bool) -> Inputs:
+def _weighted(size: Size) -> Inputs:
     rng = np.random.default_rng(64)
-    x = _rows(rng, quick, 2.0)
+    x = _rows(rng, size, 2.0)
     return {"x": x, "weights": _normal(rng, len(x))}
 
 
@@ -219,7 +221,7 @@ def _tiny_slope(given: Inputs) -> Sequence[Array]:
     return [np.asarray(slope)]
 
 
-tiny = Task(lambda quick: {"x": np.asarray(0.7, np.float32)}, _tiny, ("x",), _tiny_slope)
+tiny = Task(lambda size: {"x": np.asarray(0.7, np.float32)}, _tiny, ("x",), _tiny_slope)
 
 
 def _third_slope(given: Inputs) -> Sequence[Array]:
@@ -232,7 +234,7 @@ def _third_slope(given: Inputs) -> Sequence[Array]:
 
 
 third = Task(
-    lambda quick: {"x": _normal(np.random.default_rng(65), 20 if quick else 1000)},
+    lambda size: {"x": _normal(np.random.default_rng(65), pick(size, 20, 1000))},
     lambda s, p: s.tanh(p["x"]) * s.sin(p["x"]),
     ("x",),
     _third_slope,
@@ -242,14 +244,14 @@ third = Task(
 # ------------------------------------------------------------------ x' = tanh(A x + b) - x by Runge and Kutta's method
 
 
-def _system(quick: bool) -> Inputs:
-    rng, n = np.random.default_rng(66), 3 if quick else 10
+def _system(size: Size) -> Inputs:
+    rng, n = np.random.default_rng(66), pick(size, 3, 10)
     matrix = _normal(rng, n, n, scale=1.5 * n**-0.5)
     return {
         "x": _normal(rng, n),
         "A": matrix,
         "b": _normal(rng, n, scale=0.3),
-        "rounds": np.asarray(4 if quick else 200),
+        "rounds": np.asarray(pick(size, 4, 200)),
     }
 
 

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.harness import OURS, Program
+from benchmarks.places import Place
+from benchmarks.sizes import pick
 from benchmarks.workload import Setting
 
 RATE, BETA1, BETA2 = 1e-3, 0.9, 0.999
@@ -21,7 +23,8 @@ NAMES = [name for k in range(1, LAYERS + 1) for name in (f"W{k}", f"b{k}")]
 
 
 def inputs(setting: Setting) -> Arrays:
-    batch, sizes = (8, (12, 8, 6, 4)) if setting.quick else (128, (784, 512, 512, 10))
+    wide = (784, 512, 512, 10)
+    batch, sizes = pick(setting.size, (8, (12, 8, 6, 4)), (128, wide), (4096, wide))
     rng = np.random.default_rng(67)
     given: Arrays = {"x": rng.random((batch, sizes[0]), np.float32)}
     given["labels"] = rng.integers(0, sizes[-1], batch).astype(np.int32)
@@ -93,8 +96,9 @@ class _Network:
         return loss, tape.gradient(loss, self.variables)
 
 
-def by_hand(tf: Any, peer: str, setting: Setting, variant: str, **options: Any) -> Program:
+def by_hand(place: Place, peer: str, setting: Setting, variant: str, **options: Any) -> Program:
     """Adam written out in operations, in a function."""
+    tf = place.module
     network = _Network(tf, setting)
     moments = [[tf.Variable(np.zeros_like(v), trainable=False) for v in network.start] for _ in range(2)]
     count = tf.Variable(np.float32(0), trainable=False)
@@ -116,11 +120,12 @@ def by_hand(tf: Any, peer: str, setting: Setting, variant: str, **options: Any) 
         for variable in (*moments[0], *moments[1]):
             variable.assign(np.zeros(variable.shape, np.float32))
 
-    return Program(peer, lambda: [step(network.x, network.labels).numpy()], variant, prepare)
+    return place.program(peer, lambda: [step(network.x, network.labels)], variant, prepare, _number)
 
 
-def with_optimizer(tf: Any, peer: str, setting: Setting, variant: str, traced: bool) -> Program:
+def with_optimizer(place: Place, peer: str, setting: Setting, variant: str, traced: bool) -> Program:
     """The library's own Adam, on a tape or in a function. It begins anew by taking its first state again."""
+    tf = place.module
     network = _Network(tf, setting)
     optimizer = tf.keras.optimizers.Adam(learning_rate=RATE, beta_1=BETA1, beta_2=BETA2, epsilon=EPSILON)
     optimizer.build(network.variables)
@@ -137,35 +142,40 @@ def with_optimizer(tf: Any, peer: str, setting: Setting, variant: str, traced: b
             variable.assign(value)
 
     run = tf.function(step) if traced else step
-    return Program(peer, lambda: [run(network.x, network.labels).numpy()], variant, prepare)
+    return place.program(peer, lambda: [run(network.x, network.labels)], variant, prepare, _number)
 
 
-def our_programs(tf: Any, setting: Setting) -> list[Program]:
+def _number(loss: Any) -> Any:
+    return loss.numpy()
+
+
+def our_programs(place: Place, setting: Setting) -> list[Program]:
     return [
-        with_optimizer(tf, OURS, setting, "function", True),
-        with_optimizer(tf, OURS, setting, "eager", False),
-        by_hand(tf, OURS, setting, "function by hand"),
+        with_optimizer(place, OURS, setting, "function", True),
+        with_optimizer(place, OURS, setting, "eager", False),
+        by_hand(place, OURS, setting, "function by hand"),
     ]
 
 
-def tensorflow_programs(tf: Any, setting: Setting) -> list[Program]:
+def tensorflow_programs(place: Place, setting: Setting) -> list[Program]:
     return [
-        by_hand(tf, "tensorflow", setting, "function"),
-        by_hand(tf, "tensorflow", setting, "xla", jit_compile=True),
+        by_hand(place, "tensorflow", setting, "function"),
+        by_hand(place, "tensorflow", setting, "xla", jit_compile=True),
     ]
 
 
 # ------------------------------------------------------------------ PyTorch, JAX
 
 
-def torch_programs(torch: Any, setting: Setting) -> list[Program]:
-    return [_torch(torch, setting, variant) for variant in ("eager", "compiled")]
+def torch_programs(place: Place, setting: Setting) -> list[Program]:
+    return [_torch(place, setting, variant) for variant in ("eager", "compiled")]
 
 
-def _torch(torch: Any, setting: Setting, variant: str) -> Program:
-    given = inputs(setting)
-    x, labels = torch.tensor(given["x"]), torch.tensor(given["labels"], dtype=torch.int64)
-    p = {name: torch.tensor(given[name], requires_grad=True) for name in NAMES}
+def _torch(place: Place, setting: Setting, variant: str) -> Program:
+    torch, given = place.module, inputs(setting)
+    x, labels = (torch.tensor(given[name], device=place.device) for name in ("x", "labels"))
+    labels = labels.to(torch.int64)
+    p = {name: torch.tensor(given[name], requires_grad=True, device=place.device) for name in NAMES}
     optimizer: Any = None
 
     def loss_of(x: Any, labels: Any) -> Any:
@@ -189,13 +199,14 @@ def _torch(torch: Any, setting: Setting, variant: str) -> Program:
         loss = forward(x, labels)
         loss.backward()
         optimizer.step()
-        return [loss.detach().numpy()]
+        return [loss]
 
-    return Program("torch", call, variant, prepare)
+    return place.program("torch", call, variant, prepare)
 
 
-def jax_programs(jax: Any, setting: Setting) -> list[Program]:
-    given, jnp = inputs(setting), jax.numpy
+def jax_programs(place: Place, setting: Setting) -> list[Program]:
+    jax, given = place.module, inputs(setting)
+    jnp = jax.numpy
     x, labels = jax.device_put(given["x"]), jax.device_put(given["labels"])
 
     def loss_of(p: Arrays, x: Any, labels: Any) -> Any:
@@ -226,6 +237,6 @@ def jax_programs(jax: Any, setting: Setting) -> list[Program]:
     def call() -> Sequence[Any]:
         nonlocal state
         state, loss = run(state, x, labels)
-        return [np.asarray(loss)]
+        return [loss]
 
-    return [Program("jax", call, "jit", prepare)]
+    return [place.program("jax", call, "jit", prepare)]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import gradtape
-from benchmarks import peaks, peers, plan_training, products, starts
+from benchmarks import peaks, places, plan_training, products, starts
 from benchmarks import plan_tasks as tasks
 from benchmarks.harness import OURS
 from benchmarks.plan_programs import jax_programs, tape_programs, torch_programs
@@ -25,23 +25,24 @@ def _race(
     tensorflow: Sequence[str] = ("function", "xla"),
     tolerance: float = 3e-4,
     micro: bool = False,
+    gpu: str = "",
 ) -> Race:
     programs: dict[str, Build] = {
-        OURS: lambda setting: tape_programs(gradtape, OURS, task, setting.quick, ours),
-        "torch": lambda setting: torch_programs(peers.load("torch", setting.threads), task, setting.quick, torch),
+        OURS: lambda setting: tape_programs(places.ours(gradtape, setting), OURS, task, setting.size, ours),
+        "torch": lambda setting: torch_programs(places.of("torch", setting), task, setting.size, torch),
         "tensorflow": lambda setting: tape_programs(
-            peers.load("tensorflow", setting.threads), "tensorflow", task, setting.quick, tensorflow
+            places.of("tensorflow", setting), "tensorflow", task, setting.size, tensorflow
         ),
-        "jax": lambda setting: jax_programs(peers.load("jax", setting.threads), task, setting.quick),
+        "jax": lambda setting: jax_programs(places.of("jax", setting), task, setting.size),
     }
     if not tensorflow:
         del programs["tensorflow"]
 
     def reference(setting: Setting) -> list[Sequence[Any]]:
-        return [task.reference(task.inputs(setting.quick))]
+        return [task.reference(task.inputs(setting.size))]
 
     unit, scale = ("µs", 1e6) if micro else ("ms", 1e3)
-    return Race(name, about, programs, reference, tolerance, unit, scale, targets)
+    return Race(name, about, programs, reference, tolerance, unit, scale, targets, gpu=gpu)
 
 
 def _at_most(limit: float, against: str = BEST) -> Target:
@@ -56,40 +57,49 @@ RACES = [
         tasks.chain,
         _at_most(0.5),
         tolerance=1e-3,
+        gpu="gradient of 20 elementwise operations, tanh and exp among them, 128·10⁶ numbers",
     ),
     _race(
         "grad_chain_cheap",
         "gradient of 20 additions and multiplications, 4·10⁶ numbers",
         tasks.chain_cheap,
         _at_most(0.5),
+        gpu="gradient of 20 additions and multiplications, 128·10⁶ numbers",
     ),
     _race(
         "softmax_xent_grad",
         "gradient of the mean cross-entropy of 4096 rows of 1000 logits",
         tasks.cross_entropy,
         _at_most(1),
+        gpu="gradient of the mean cross-entropy of 131,072 rows of 1000 logits",
     ),
     _race(
         "layer_norm_grad",
         "gradients of a weighted sum of layer norm, 4096 rows of 1000, by input, scale and offset",
         tasks.layer_norm,
         _at_most(1),
+        gpu="gradients of a weighted sum of layer norm, 131,072 rows of 1000, by input, scale and offset",
     ),
-    _race("logsumexp_grad", "gradient of a weighted sum of 4096 logsumexps of 1000", tasks.logsumexp, _at_most(1)),
+    _race(
+        "logsumexp_grad",
+        "gradient of a weighted sum of 4096 logsumexps of 1000",
+        tasks.logsumexp,
+        _at_most(1),
+        gpu="gradient of a weighted sum of 131,072 logsumexps of 1000",
+    ),
     Race(
         "train_mlp_adam",
         "one training step of a 784-512-512-10 network, relu, batch 128, cross-entropy, Adam",
         {
-            OURS: lambda setting: plan_training.our_programs(gradtape, setting),
-            "torch": lambda setting: plan_training.torch_programs(peers.load("torch", setting.threads), setting),
-            "tensorflow": lambda setting: plan_training.tensorflow_programs(
-                peers.load("tensorflow", setting.threads), setting
-            ),
-            "jax": lambda setting: plan_training.jax_programs(peers.load("jax", setting.threads), setting),
+            OURS: lambda setting: plan_training.our_programs(places.ours(gradtape, setting), setting),
+            "torch": lambda setting: plan_training.torch_programs(places.of("torch", setting), setting),
+            "tensorflow": lambda setting: plan_training.tensorflow_programs(places.of("tensorflow", setting), setting),
+            "jax": lambda setting: plan_training.jax_programs(places.of("jax", setting), setting),
         },
         plan_training.losses,
         tolerance=1e-4,
         targets=(_at_most(1), Target(1.3, "ratio", "function", "eager")),
+        gpu="one training step of a 784-512-512-10 network, relu, batch 4,096, cross-entropy, Adam",
     ),
     _race(
         "overhead_100",

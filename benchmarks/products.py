@@ -17,7 +17,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks import machine, plan_training
+import gradtape
+from benchmarks import machine, places, plan_training
 from benchmarks.harness import OURS
 from benchmarks.warming import until_ready
 from benchmarks.workload import Count, Figure, Setting
@@ -124,11 +125,11 @@ COUNT = Count(
 
 def steps(counter: ctypes.CDLL, setting: Setting) -> dict[str, Sequence[tuple[int, ...]]]:
     """The products of one warm step of each program."""
-    gradtape = __import__("gradtape")
+    place = places.ours(gradtape, setting)
     calls = ctypes.c_int64.in_dll(counter, "calls")
     sizes = (ctypes.c_int64 * 3 * MOST).in_dll(counter, "sizes")
     found = {}
-    for program in plan_training.our_programs(gradtape, setting):
+    for program in plan_training.our_programs(place, setting):
         program.start()
         until_ready(program.call, 0.2)
         calls.value = 0

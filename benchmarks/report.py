@@ -61,6 +61,11 @@ def _machine(data: Data) -> str:
     absent = [name for name, version in versions.items() if not version]
     if absent:
         lines.append(f"Missing peers: {', '.join(absent)}.")
+    if m.get("gpu"):
+        lines.append(
+            f"On {m['gpu']}: all libraries with all bits of float32; a slice ends when the GPU is done. Results are "
+            "checked, but not read in the timing."
+        )
     if data["quick"]:
         lines.append("A quick run: small sizes and few slices, so these numbers say little.")
     return "\n".join(lines)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import machine, peers
-from benchmarks.catalogue import ALL
+from benchmarks.catalogue import ALL, GPU
 from benchmarks.report import hand_out
 from benchmarks.workload import Count, Race, Workload
 
@@ -35,8 +35,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     strangers = [name for name in options.names if name not in ALL]
     if strangers:
         parser.error(f"no workload is called {', '.join(map(repr, strangers))}; there are: {', '.join(ALL)}")
-    names = options.names or list(ALL)
-    threads = options.threads or [n for n in (1, 2) if n <= len(machine.available())]
+    gpu = options.size == "gpu"
+    sizeless = [name for name in options.names if gpu and name not in GPU]
+    if sizeless:
+        parser.error(f"{', '.join(sizeless)} has no size for GPUs; there are: {', '.join(GPU)}")
+    names = options.names or (GPU if gpu else list(ALL))
+    threads = options.threads or ([1] if gpu else [n for n in (1, 2) if n <= len(machine.available())])
     if max(threads) > len(machine.available()):
         parser.error(f"{max(threads)} threads are wanted, and there are {len(machine.available())} cores")
     wanted = sorted({p for name in names for p in ALL[name].peers}, key=peers.NAMES.index)
@@ -47,8 +51,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     data: dict[str, Any] = {
         "schema": SCHEMA,
         "quick": options.quick,
-        "machine": machine.description(),
-        "settings": [measured(n, chosen, options.quick) for n, chosen in plan(names, threads)],
+        "machine": machine.description(gpu),
+        "settings": [measured(n, chosen, options.quick, gpu) for n, chosen in plan(names, threads)],
     }
     hand_out(data, options.json, options.markdown)
     return status(data, options.require_peers)
@@ -58,6 +62,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.run", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help="workloads to run (default: all; see --list)")
     parser.add_argument("--threads", type=_counts, metavar="N,...", help="numbers of threads, one table row each (1,2)")
+    parser.add_argument("--size", choices=("cpu", "gpu"), default="cpu", help="gpu: on a GPU, about 30 times as large")
     parser.add_argument("--require-peers", action="store_true", help="fail where a peer of these workloads is missing")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write everything that was measured")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the table to a file too")
@@ -99,13 +104,13 @@ def _varies(workload: Workload) -> bool:
     return isinstance(workload, Race) and not workload.alone
 
 
-def measured(threads: int, names: Sequence[str], quick: bool) -> dict[str, Any]:
+def measured(threads: int, names: Sequence[str], quick: bool, gpu: bool = False) -> dict[str, Any]:
     """The results of one measuring process."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "results.json"
         command = [sys.executable, "-m", "benchmarks.worker", *names, "--threads", str(threads), "--out", str(out)]
-        command += ["--quick"] * quick
-        subprocess.run(command, cwd=ROOT, env=machine.environment(threads), check=True)
+        command += ["--quick"] * quick + ["--gpu"] * gpu
+        subprocess.run(command, cwd=ROOT, env=machine.environment(threads, gpu=gpu), check=True)
         found: dict[str, Any] = json.loads(out.read_text(encoding="utf-8"))
         return found
 

@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 
 import gradtape
-from benchmarks import peers
+from benchmarks import places
 from benchmarks.harness import OURS, Program
+from benchmarks.places import Place
+from benchmarks.sizes import pick
 from benchmarks.workload import Race, Setting, Target
 
 RATE, BETA1, BETA2, EPSILON = 1e-3, 0.9, 0.999, 1e-8
@@ -32,7 +34,8 @@ class Task:
 
 
 def task(setting: Setting) -> Task:
-    batch, sizes = (8, (12, 8, 6, 4)) if setting.quick else (128, (784, 256, 128, 10))
+    wide = (784, 256, 128, 10)
+    batch, sizes = pick(setting.size, (8, (12, 8, 6, 4)), (128, wide), (4096, wide))
     rng = np.random.default_rng(12)
     x = rng.random((batch, sizes[0])) * (rng.random((batch, sizes[0])) < 0.2)
     start: list[Any] = []
@@ -73,9 +76,9 @@ def losses(setting: Setting) -> list[list[Any]]:
     return found
 
 
-def _keras(tf: Any, peer: str, setting: Setting) -> list[Program]:
+def _keras(place: Place, peer: str, setting: Setting) -> list[Program]:
     """The program for TensorFlow's names: ours and TensorFlow's own are the same."""
-    given = task(setting)
+    tf, given = place.module, task(setting)
     *hidden, last = given.widths
     layers = [tf.keras.layers.Dense(n, activation="relu") for n in hidden]
     model = tf.keras.Sequential([*layers, tf.keras.layers.Dense(last)])
@@ -96,18 +99,18 @@ def _keras(tf: Any, peer: str, setting: Setting) -> list[Program]:
             loss = cross_entropy(labels, model(x, training=True))
         gradients = tape.gradient(loss, variables)
         optimizer.apply_gradients(zip(gradients, variables))
-        return [loss.numpy()]
+        return [loss]
 
-    return [Program(peer, call, "eager", prepare)]
+    return [place.program(peer, call, "eager", prepare, lambda loss: loss.numpy())]
 
 
-def _torch(torch: Any, setting: Setting, **options: Any) -> list[Program]:
-    given = task(setting)
+def _torch(place: Place, setting: Setting, **options: Any) -> list[Program]:
+    torch, given = place.module, task(setting)
     layers: list[Any] = []
     for weight in given.start[::2]:
         layers += [torch.nn.Linear(*weight.shape), torch.nn.ReLU()]
-    model = torch.nn.Sequential(*layers[:-1])
-    x, labels = torch.tensor(given.x), torch.tensor(given.labels)
+    model = torch.nn.Sequential(*layers[:-1]).to(place.device)
+    x, labels = (torch.tensor(a, device=place.device) for a in (given.x, given.labels))
     optimizer: Any = None
 
     def prepare() -> None:
@@ -122,9 +125,9 @@ def _torch(torch: Any, setting: Setting, **options: Any) -> list[Program]:
         loss = torch.nn.functional.cross_entropy(model(x), labels)
         loss.backward()
         optimizer.step()
-        return [loss.detach().numpy()]
+        return [loss]
 
-    return [Program("torch", call, " ".join(["eager", *options]), prepare)]
+    return [place.program("torch", call, " ".join(["eager", *options]), prepare)]
 
 
 WORKLOADS = [
@@ -132,12 +135,13 @@ WORKLOADS = [
         "training",
         "one training step of the 784-256-128-10 digits network, relu, batch 128, cross-entropy, Adam",
         {
-            OURS: lambda setting: _keras(gradtape, OURS, setting),
-            "torch": lambda setting: _torch(peers.load("torch", setting.threads), setting),
-            "tensorflow": lambda setting: _keras(peers.load("tensorflow", setting.threads), "tensorflow", setting),
+            OURS: lambda setting: _keras(places.ours(gradtape, setting), OURS, setting),
+            "torch": lambda setting: _torch(places.of("torch", setting), setting),
+            "tensorflow": lambda setting: _keras(places.of("tensorflow", setting), "tensorflow", setting),
         },
         losses,
         tolerance=1e-4,
         targets=(Target(1.0, "ratio", "torch"),),
+        gpu="one training step of the 784-256-128-10 digits network, relu, batch 4,096, cross-entropy, Adam",
     ),
 ]

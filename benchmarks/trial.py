@@ -15,6 +15,7 @@ from benchmarks.harness import (
     Clock,
     Measurement,
     OneCore,
+    OnGpu,
     Pace,
     Program,
     SeveralCores,
@@ -27,19 +28,22 @@ from benchmarks.harness import (
 )
 from benchmarks.warming import WARM, warm
 from benchmarks.workload import BEST, Count, Race, Setting, Target
+from gradtape.backends.cuda.blas import MATH
 from gradtape.version import __version__
 
 
-def run(names: Sequence[str], threads: int, quick: bool, cores: Sequence[int]) -> dict[str, Any]:
+def run(names: Sequence[str], setting: Setting, cores: Sequence[int]) -> dict[str, Any]:
     """Measure these workloads in this process, on these cores."""
-    setting = Setting(threads, quick)
-    clock: Clock = OneCore() if threads == 1 else SeveralCores(cores)
+    threads, clock = setting.threads, clock_of(setting, cores)
+    if setting.gpu:
+        MATH.tf32 = False  # as the peers do
     races, counts = [], []
     for name in names:
         workload = ALL[name]
         print(f"{threads} thread{'s' * (threads > 1)}: {name}", file=sys.stderr, flush=True)
         if isinstance(workload, Race):
-            races.append(race(workload, setting, clock, workload.pace or pace(setting), _warm(setting)))
+            own = None if setting.gpu else workload.pace
+            races.append(race(workload, setting, clock, own or pace(setting), _warm(setting)))
         else:
             counts.append(count(workload, setting))
     wanted = sorted({p for name in names for p in ALL[name].peers}, key=peers.NAMES.index)
@@ -47,9 +51,17 @@ def run(names: Sequence[str], threads: int, quick: bool, cores: Sequence[int]) -
     return {"threads": threads, "versions": versions, "races": races, "counts": counts}
 
 
+def clock_of(setting: Setting, cores: Sequence[int]) -> Clock:
+    if setting.gpu:
+        return OnGpu()
+    return OneCore() if setting.threads == 1 else SeveralCores(cores)
+
+
 def pace(setting: Setting) -> Pace:
     if setting.quick:
         return Pace(0.005, 3, 6)
+    if setting.gpu:
+        return Pace(0.05, 15, 30)
     return Pace() if setting.threads == 1 else Pace(0.15, 15, 30)
 
 
@@ -77,7 +89,7 @@ def race(
                 programs.append((entry, program))
     found: dict[str, Any] = {
         "name": workload.name,
-        "about": workload.about,
+        "about": workload.gpu if setting.size == "gpu" else workload.about,
         "unit": workload.unit,
         "programs": entries,
         "baseline": workload.baseline,

@@ -21,7 +21,7 @@ def warm(program: Program, seconds: float = WARM) -> None:
       TimeoutError: the compiler does not come to an end.
     """
     program.start()
-    until_ready(program.call, seconds)
+    until_ready(program.run, seconds)
 
 
 def until_ready(call: Callable[[], object], seconds: float = WARM) -> int:

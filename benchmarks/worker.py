@@ -20,13 +20,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("names", nargs="+")
     parser.add_argument("--threads", type=int, required=True)
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--gpu", action="store_true")
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args(arguments)
-    cores = machine.quietest(options.threads)
+    cores = machine.available() if options.gpu else machine.quietest(options.threads)
     os.sched_setaffinity(0, cores)
-    from benchmarks.trial import run  # loads NumPy, whose helper threads stay on the cores of the thread that loads it
+    # These load NumPy, whose helper threads stay on the cores of the thread that loads it.
+    from benchmarks.trial import run
+    from benchmarks.workload import Setting
 
-    found = run(options.names, options.threads, options.quick, cores)
+    found = run(options.names, Setting(options.threads, options.quick, options.gpu), cores)
     options.out.write_text(json.dumps(found), encoding="utf-8")
     return 0
 

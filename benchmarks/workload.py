@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from benchmarks.harness import OURS, Pace, Program
+from benchmarks.sizes import Size
 
 BEST = "best peer"
 
@@ -28,10 +29,15 @@ class Target:
 
 @dataclass(frozen=True)
 class Setting:
-    """What programs are built for. `quick`: small sizes, for a first look and for tests."""
+    """What programs are built for. `quick`: small sizes, for a first look and for tests. `gpu`: they run on a GPU."""
 
     threads: int = 1
     quick: bool = False
+    gpu: bool = False
+
+    @property
+    def size(self) -> Size:
+        return "quick" if self.quick else "gpu" if self.gpu else "cpu"
 
 
 Build = Callable[[Setting], Sequence[Program]]
@@ -43,7 +49,8 @@ class Race:
 
     `programs` says, for us and for each peer, how its programs are built (the peer is imported there); `reference`
     gives the float64 results of the first calls, one entry per call. `scale` turns seconds into `unit`. `baseline`: a
-    program whose time is taken off everyone's. `alone`: a race that other numbers of threads would only repeat.
+    program whose time is taken off everyone's. `alone`: a race that other numbers of threads would only repeat. `gpu`:
+    what `about` says, for its size on a GPU; empty where it has none.
     """
 
     name: str
@@ -57,6 +64,7 @@ class Race:
     baseline: str | None = None
     alone: bool = False
     pace: Pace | None = None
+    gpu: str = ""
 
     @property
     def peers(self) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ from gradtape.ops.kernels import holds_kernels
 from gradtape.ops.op import Step, constant
 from gradtape.runtime.collector import put_off
 from gradtape.runtime.devices import DEVICES, Placed, make_fractions
-from gradtape.runtime.dispatch import execute
+from gradtape.runtime.dispatch import execute, explained
 from gradtape.runtime.indexed_slices import IndexedSlices
 from gradtape.runtime.listing import changes, plan_text
 from gradtape.runtime.record import Path, Recorder, TrieNode
@@ -105,6 +105,8 @@ class CompiledGraph:
                 arrays = state.run(kernel, *operands)
             except RuntimeError as e:
                 arrays = run_apart(e, kernel, *operands)
+            except MemoryError as e:
+                raise explained(self.plain, inputs, e) from e
             return [wrap(_scalar(a) if not v.shape else a, v) for a, v in zip(arrays, self.avals, strict=True)]
         step = self.recorded.get(active)
         if step is None:

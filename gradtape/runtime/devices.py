@@ -6,6 +6,7 @@ values, which mostly say where and how many; what is made of these alone stays t
 
 from __future__ import annotations
 
+import functools
 import math
 import threading
 import warnings
@@ -21,6 +22,7 @@ from gradtape.backends.cuda.lowering import Lowering
 from gradtape.backends.cuda.products import is_product
 from gradtape.backends.cuda.table import EXPANSIONS, OPS
 from gradtape.ir.aval import Aval
+from gradtape.ir.errors import ResourceExhaustedError
 from gradtape.ir.graph import Graph
 from gradtape.ir.show import show
 from gradtape.kernels.cuda_spelling import spells_cuda
@@ -108,6 +110,20 @@ def is_on_device(array: Any) -> bool:
     return device.cuda.owns(array)
 
 
+def roomy(make: Kernel) -> Kernel:
+    """A function that makes an array, with the error for too little memory in TensorFlow's terms."""
+
+    @functools.wraps(make)
+    def made(*args: Any) -> Any:
+        try:
+            return make(*args)
+        except MemoryError as e:
+            raise ResourceExhaustedError(f"There is no memory for a new tensor: {e}") from e
+
+    return made
+
+
+@roomy
 def placed(array: Any) -> Any:
     """A new array of the host where new tensors go."""
     device, place = DEVICES.device, STATE.place
@@ -118,6 +134,7 @@ def placed(array: Any) -> Any:
     return device.cuda.array(array) if array.ndim else device.cuda.number(array)
 
 
+@roomy
 def own_copy(array: Any) -> Any:
     """A copy, in order, that a variable may write to: on the device where there is one, unless `tf.device` says
     otherwise."""
@@ -134,6 +151,7 @@ def empty_beside(array: Any, shape: tuple[int, ...]) -> Any:
     return np.empty(shape, array.dtype)
 
 
+@roomy
 def filled(shape: tuple[int, ...], value: Any, dtype: Any) -> Any:
     """An array full of a number, where new tensors go."""
     device, place = DEVICES.device, STATE.place

@@ -109,5 +109,6 @@ def explained(step: Step, inputs: Sequence[Tensor], error: Exception) -> Excepti
     """An error of the array library in TensorFlow's terms."""
     operands = ", ".join(repr(t._aval) for t in inputs)
     if isinstance(error, MemoryError):
-        return ResourceExhaustedError(f"`{step.name}` of {operands} ran out of memory: {error}")
+        of = f" of {operands}" if operands else ""
+        return ResourceExhaustedError(f"`{step.name}`{of} ran out of memory: {error}")
     return InvalidArgumentError(f"`{step.name}` does not take {operands}: {error}")

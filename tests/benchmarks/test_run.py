@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from benchmarks import machine, peers, run
-from benchmarks.catalogue import ALL
+from benchmarks.catalogue import ALL, GPU
 from benchmarks.workload import Count, Race
 
 
@@ -22,12 +22,12 @@ def result(state: str = "ran") -> dict[str, Any]:
 
 
 @pytest.fixture
-def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, tuple[str, ...], bool]]:
+def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, tuple[str, ...], bool, bool]]:
     """Records the processes that would be started, in place of starting them."""
-    calls: list[tuple[int, tuple[str, ...], bool]] = []
+    calls: list[tuple[int, tuple[str, ...], bool, bool]] = []
 
-    def measured(threads: int, names: list[str], quick: bool) -> dict[str, Any]:
-        calls.append((threads, tuple(names), quick))
+    def measured(threads: int, names: list[str], quick: bool, gpu: bool) -> dict[str, Any]:
+        calls.append((threads, tuple(names), quick, gpu))
         return result()
 
     monkeypatch.setattr(run, "measured", measured)
@@ -79,8 +79,21 @@ def test_everything_is_written(tmp_path: Path, started: list[Any], capsys: pytes
     assert written["schema"] == run.SCHEMA
     assert set(written["machine"]) == {"processor", "cores", "system", "python", "revision", "date"}
     assert written["settings"] == [result()]
-    assert started == [(1, ("training",), True)]
+    assert started == [(1, ("training",), True, False)]
     assert text.read_text() == capsys.readouterr().out.removesuffix("\n")
+
+
+def test_a_run_on_a_gpu_takes_what_has_a_size_for_it(
+    tmp_path: Path, started: list[Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "r.json"
+    assert run.main(["--size", "gpu", "--json", str(out)]) == 0
+    assert started == [(1, tuple(GPU), False, True)] and "mlp_batch_jac" in GPU and "overhead_100" not in GPU
+    assert "all bits of float32" in capsys.readouterr().out
+    assert json.loads(out.read_text())["machine"]["gpu"]
+    with pytest.raises(SystemExit):
+        run.main(["overhead_100", "--size", "gpu"])
+    assert "overhead_100 has no size for GPUs" in capsys.readouterr().err
 
 
 def test_a_process_for_each_number_of_threads_and_one_for_what_is_counted() -> None:

@@ -101,7 +101,9 @@ def test_an_update_in_place_changes_no_tensor_that_was_read() -> None:
         tf.identity(v),
         tf.squeeze(tf.reshape(v, [1, 2, 3])),
     ]
-    arrays = [v.numpy(), np.asarray(v), np.from_dlpack(v.value())]
+    with tf.device("/CPU:0"):
+        on_host = tf.identity(v.value())
+    arrays = [v.numpy(), np.asarray(v), np.from_dlpack(on_host)]
     before = [np.array(t) for t in [*held, *arrays]]
     for _ in range(3):
         v.assign_add(np.ones((2, 3)))

@@ -31,6 +31,7 @@ from tests.cuda_emulator.cupy_stand_in.creation import (
     zeros_like,
 )
 from tests.cuda_emulator.cupy_stand_in.cuda import is_available
+from tests.cuda_emulator.cupy_stand_in.exchange import from_dlpack
 from tests.cuda_emulator.cupy_stand_in.kernels import RawKernel, RawModule
 from tests.cuda_emulator.cupy_stand_in.library import argsort, fft, linalg, matmul, sort
 from tests.cuda_emulator.cupy_stand_in.memory import get_default_memory_pool
@@ -54,6 +55,7 @@ __all__ = [
     "empty_like",
     "fft",
     "flip",
+    "from_dlpack",
     "full",
     "full_like",
     "get_array_module",

@@ -15,7 +15,7 @@ from tests.cuda_emulator.cupy_stand_in.memory import (
     set_allocator,
     using_allocator,
 )
-from tests.cuda_emulator.cupy_stand_in.state import device
+from tests.cuda_emulator.cupy_stand_in.state import address_of_stream, device
 
 __all__ = [
     "Device",
@@ -90,7 +90,7 @@ class Stream:
 
     @property
     def ptr(self) -> int:
-        return 0 if self.queue is device().default_stream else id(self.queue)
+        return address_of_stream(self.queue)
 
     @property
     def done(self) -> bool:

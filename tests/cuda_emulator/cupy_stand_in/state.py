@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from tests.cuda_emulator.device import Device
+from tests.cuda_emulator.streams import Stream
 
-__all__ = ["device", "enqueue", "using_device"]
+__all__ = ["address_of_stream", "device", "enqueue", "stream_at", "using_device"]
 
 _DEVICES: list[Device] = []
+_STREAMS: weakref.WeakValueDictionary[int, Stream] = weakref.WeakValueDictionary()
 
 
 def device() -> Device:
@@ -34,3 +37,16 @@ def enqueue(name: str, run: Callable[[], Any]) -> None:
     """Queue a library call of this name on the current stream, and count it."""
     device().counts.library_calls.append(name)
     device().current_stream.enqueue(run)
+
+
+def address_of_stream(stream: Stream) -> int:
+    """The number by which libraries tell each other of a stream; 0 is the default one."""
+    if stream is device().default_stream:
+        return 0
+    _STREAMS[id(stream)] = stream
+    return id(stream)
+
+
+def stream_at(address: int) -> Stream:
+    """The stream of a number that `address_of_stream` gave."""
+    return _STREAMS[address] if address else device().default_stream
