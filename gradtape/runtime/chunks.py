@@ -24,7 +24,7 @@ from gradtape.ir.shapes import shape_text, size_of
 from gradtape.kernels.memory import POOL
 from gradtape.ops.op import emit
 from gradtape.runtime.backward import PROGRAMS, CompiledGraph
-from gradtape.runtime.devices import empty_beside, is_on_device, on_host
+from gradtape.runtime.devices import DEVICES, empty_beside, is_on_device, on_host
 from gradtape.runtime.jacobian import vectorized_rows
 from gradtape.runtime.pullback import Backward, Reads, traced_backward
 from gradtape.runtime.record import Path, Recorder, TrieNode
@@ -75,7 +75,9 @@ def budget_of(memory: Any, name: str = "memory") -> int | None:
 
 
 def available() -> int:
-    """The bytes of memory that are free for use."""
+    """The bytes of memory that are free for use: the device's, where there is one."""
+    if DEVICES.device is not None:
+        return int(DEVICES.device.cuda.room().free)
     try:
         with open("/proc/meminfo") as f:
             line = next(n for n in f if n.startswith("MemAvailable:"))
@@ -179,19 +181,21 @@ def _run(program: ChunkProgram, saved: Sequence[Tensor], target: Any, source: An
     count = _first_count(program, extent, rest, size_of(full) * source._aval.dtype.size, how)
     start = 0
     with _bar(extent * rest, how.progress) as advance:
+        block: Tensor | None
         while start < extent:
             n = min(count, extent - start)
             try:
                 reads, compiled, _ = program.plan(n)
                 begin = from_array(np.array([start], np.int64))
                 (block,) = compiled([*reads.tensors(saved), begin])
+                out = empty_beside(block._array, full) if out is None else out
             except (MemoryError, ResourceExhaustedError):
                 if count == 1:
                     raise
-                count = max(1, count // 2)  # finished rows stay
+                count, block = max(1, count // 2), None  # finished rows stay
                 continue
             where = (slice(None),) * axis + (slice(start, start + n),) if dims else ()
-            out = empty_beside(block._array, full) if out is None else out
+            assert block is not None
             found = block._array if is_on_device(out) else np.asarray(on_host(block._array))
             out[where] = found.reshape(out[where].shape)
             del block, found  # before the next one is made beside it

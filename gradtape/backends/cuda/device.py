@@ -13,6 +13,7 @@ import numpy as np
 
 from gradtape.backends.cuda.blas import Blas
 from gradtape.backends.cuda.capture import Noting, Uncapturable
+from gradtape.backends.cuda.memory import Room, install, room
 from gradtape.ir.bounded import Bounded
 from gradtape.ir.dtypes import DType
 from gradtape.kernels import numba_cuda
@@ -114,6 +115,7 @@ class Cuda:
         self.kept: Bounded[Any, Any] = Bounded(PROGRAMS)
         self.lock = threading.Lock()
         self.own = _Own()
+        install(xp, name)
 
     # ------------------------------------------------------------------ arrays
 
@@ -169,6 +171,10 @@ class Cuda:
         """The bytes that arrays hold, and those that the pool took from the device for them."""
         pool = self.xp.get_default_memory_pool()
         return pool.used_bytes(), pool.total_bytes()
+
+    def room(self) -> Room:
+        """The bytes that arrays hold, that are free, and that there are for both."""
+        return room(self.xp)
 
     def zeros(self, shape: tuple[int, ...], dtype: Any) -> Any:
         return self.xp.zeros(shape, dtype)

@@ -219,18 +219,19 @@ def from_default_pool(size: int) -> MemoryPointer:
     return get_default_memory_pool().malloc(size)
 
 
-_ALLOCATORS: list[Callable[[int], MemoryPointer]] = [from_default_pool]  # of all threads
+# Of all threads, by device; without one set, its pool.
+_ALLOCATORS: weakref.WeakKeyDictionary[Device, Callable[[int], MemoryPointer]] = weakref.WeakKeyDictionary()
 _LOCAL = threading.local()  # `allocators`: of this thread's blocks
 
 
 def get_allocator() -> Callable[[int], MemoryPointer]:
-    found: list[Callable[[int], MemoryPointer]] = getattr(_LOCAL, "allocators", None) or _ALLOCATORS
-    return found[-1]
+    found: list[Callable[[int], MemoryPointer]] = getattr(_LOCAL, "allocators", None) or []
+    return found[-1] if found else _ALLOCATORS.get(device(), from_default_pool)
 
 
 def set_allocator(allocator: Callable[[int], MemoryPointer] | None = None) -> None:
     """From now on `alloc` asks this; None stands for the driver, which the default pool plays here."""
-    _ALLOCATORS[-1] = allocator or from_default_pool
+    _ALLOCATORS[device()] = allocator or from_default_pool
 
 
 @contextmanager
