@@ -7,7 +7,7 @@ puts the teams' numbers together. Any other is written in full to scratch memory
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from gradtape.ir.cluster import Access, Cluster, Loop, Operation, Read, Write, by_the_way, collapsed
@@ -88,11 +88,12 @@ def accesses(job: Job) -> list[tuple[Buffer, Access]]:
     return [*reads, *zip(job.writes, (w.access for w in job.cluster.writes), strict=True)]
 
 
-def jobs(cluster: Cluster, scratch: list[Scratch], fits: Fits) -> list[Job]:
+def jobs(cluster: Cluster, scratch: list[Scratch], fits: Fits, over: Mapping[int, int] | None = None) -> list[Job]:
     """The jobs that do a cluster's work, in order; the scratch memory they need is added to the list. `fits`: whether
-    the numbers that a job would carry have room."""
+    the numbers that a job would carry have room; `over`: by results, operands in whose arrays they are."""
     cluster = in_float32(collapsed(by_the_way(cluster)))
-    reads = tuple(Buffer("operand", r.operand, r.access.dtype) for r in cluster.reads)
+    lies = {k: ("result", j) for j, k in (over or {}).items()}
+    reads = tuple(Buffer(*lies.get(r.operand, ("operand", r.operand)), r.access.dtype) for r in cluster.reads)
     writes = tuple(Buffer("result", k, w.access.dtype) for k, w in enumerate(cluster.writes))
     job = Job(cluster, reads, writes)
     reduces = any(e.op == "reduce" for e in cluster.code)

@@ -4,6 +4,7 @@ The texts include the templates of `kernels/cuda/`; a compiler finds them in `TE
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from gradtape.ir.cluster import Cluster
@@ -18,9 +19,9 @@ from gradtape.kernels.cuda_teams import SHARED, fits
 TEMPLATES = Path(__file__).with_name("cuda")
 
 
-def render_cuda(cluster: Cluster, shared: int = SHARED) -> CudaProgram:
-    """The kernels of a cluster; `shared`: bytes of shared memory that a block may ask for. What has no elements is not
-    launched."""
+def render_cuda(cluster: Cluster, shared: int = SHARED, over: Mapping[int, int] | None = None) -> CudaProgram:
+    """The kernels of a cluster; `shared`: bytes of shared memory that a block may ask for; `over`: by results, operands
+    in whose arrays they are. What has no elements is not launched."""
     scratch: list[Scratch] = []
     texts: dict[str, None] = {}
     launches: list[Launch] = []
@@ -29,7 +30,7 @@ def render_cuda(cluster: Cluster, shared: int = SHARED) -> CudaProgram:
         texts[text] = None
         launches.append(launch)
 
-    for job in jobs(cluster, scratch, lambda job: fits(job, shared)):
+    for job in jobs(cluster, scratch, lambda job: fits(job, shared), over):
         if not size_of(job.cluster, job.rounds):
             continue
         if not job.has_teams:

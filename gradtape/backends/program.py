@@ -13,7 +13,7 @@ from gradtape.ir.graph import Graph, Node, Value
 from gradtape.ops.assembling import is_begun
 from gradtape.ops.call import Call
 from gradtape.ops.contraction import Contraction
-from gradtape.ops.fused import Fused
+from gradtape.ops.fused import Fused, Together
 from gradtape.ops.op import Constant
 from gradtape.ops.placement import Assemble
 from gradtape.ops.pointwise import Pointwise
@@ -91,8 +91,8 @@ def render(
         if isinstance(node.step.op, Call | Fused) and len(node.outputs) == 1:  # a program's results are always a tuple
             left += ","
         arguments = [names[id(v)] for v in node.inputs]
-        if isinstance(node.step.op, Fused):
-            right = _fused_call(node, arguments, memory.pairs(at) if host else [], env, lower)
+        if isinstance(node.step.op, Fused | Together):
+            right = _fused_call(node, arguments, memory.pairs(at) if host else memory.own_pairs(at, 0), env, lower)
         elif host:
             right = _call(node, arguments, memory.target(at), names, env, lower)
         else:
@@ -234,13 +234,13 @@ class Memory:
         others = [(j, k) for j, r in enumerate(node.outputs) for k in free if node.inputs[k].aval is r.aval]
         return [*self.own_pairs(at), *others]
 
-    def own_pairs(self, at: int) -> list[tuple[int, int]]:
-        """The same of results and inputs of the graph that they may be over."""
+    def own_pairs(self, at: int, least: int = OVER) -> list[tuple[int, int]]:
+        """The same of results, of so many bytes at least, and inputs of the graph that they may be over."""
         node = self.nodes[at]
         owners, found = self._owners(node), []
         for j, r in enumerate(node.outputs):
             given = self.over.get(id(r))
-            if given is None or r.aval.nbytes < OVER or given.aval is not r.aval or self.last[id(given)] != at:
+            if given is None or r.aval.nbytes < least or given.aval is not r.aval or self.last[id(given)] != at:
                 continue
             found += [(j, k) for k, v in enumerate(node.inputs) if v is given and owners.count(id(given)) == 1]
         return found
@@ -285,4 +285,4 @@ def may_alias(op: Any, node: Node) -> bool:
         return op.view
     if isinstance(op, Reduction):
         return not node.step.params["axes"]
-    return op.kind not in ("contraction", "constant", "composite", "fused", "tiles", "assemble")
+    return op.kind not in ("contraction", "constant", "composite", "fused", "together", "tiles", "assemble")

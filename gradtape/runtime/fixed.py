@@ -20,17 +20,13 @@ class Fixed:
     def __init__(self, array: Any) -> None:
         self.array = array
 
-    def is_of(self, v: Variable) -> bool:
-        """Whether it still is the place of a variable, whose value is on the device."""
-        return _FIXED.get(v._id) is self and is_on_device(v.array)
-
     def settle(self, v: Variable) -> bool:
-        """Bring a value that was assigned in the meantime to its place. False: somebody holds what is there."""
-        array = v.array
-        if array is self.array:
+        """Bring a value that was assigned in the meantime to its place. False: somebody holds what is there, the value
+        is on the host, or graphs that were captured since have another place for it."""
+        array, place = v.array, self.array
+        if array is place:
             return True
-        place = self.array
-        if sys.getrefcount(place) > UNSHARED:
+        if _FIXED.get(v._id) is not self or not is_on_device(array) or sys.getrefcount(place) > UNSHARED:
             return False
         place[...] = array
         v.overwrite(place)

@@ -108,18 +108,18 @@ class Replays:
         if replay is None:
             return None
         with LOCK:
-            held = replay.settle() if replay.is_valid() else None
-            if replay.is_valid() and held is None:
-                return replay.launch(tensors)
-            if held is not None:  # somebody's old value stays his, and the new one is made elsewhere
-                self.held += 1
-                if self.held == MOST_HELD:
-                    capturing.warn(
-                        f"somebody holds a value of the variable `{held.name}` in most calls; `.numpy()` gives copies"
-                    )
+            held = None
+            if replay.is_valid():
+                held = replay.settle()
+                if held is None:
+                    return replay.launch(tensors)
             if held is None or replay.is_left(held):
                 del self.graphs[lie]
                 self.calls[lie] = (capturing.after or 0) - 1  # captured again after this call
+            else:  # somebody's old value stays his, and the new one is made elsewhere
+                self.held += 1
+                if self.held == MOST_HELD:
+                    capturing.warn(f"somebody holds a value of `{held.name}` in most calls; `.numpy()` gives copies")
         return None
 
     def note(self, trace: Trace, tensors: Sequence[Tensor], capturing: Capturing) -> None:
@@ -196,38 +196,42 @@ class Replay:
         self.written = [self.places[v._id] for v in trace.assigned if v._id in self.places]
         self.avals = trace.compiled.avals[: len(trace.compiled.avals) - len(trace.assigned)]
         self.constants = list(trace.captured)
-        captured = Captured(cuda, self._work(trace), self._ending(trace))
+        captured = self._captured(trace)
         self.launched = captured.launch
         self.checks = self._checks(captured.noting.bounds)
         self.results = [self._result(a) for a in captured.results]
 
-    def _work(self, trace: Trace) -> Callable[[], Any]:
-        placed = trace.compiled.kernel
-        assert isinstance(placed, Placed)
-        program, given = placed.on_device(), iter(self.inputs.arrays)
+    def _operands(self, trace: Trace) -> list[Any]:
+        given = iter(self.inputs.arrays)
         operands = [next(given) for _ in range(self.count)]
         operands += [self.places[v._id][1].array if v._id in self.places else next(given) for v in trace.variables]
-        operands += [t._array for t in self.constants]
-        return lambda: program(*operands)
+        return [*operands, *(t._array for t in self.constants)]
 
-    def _ending(self, trace: Trace) -> Callable[[Any], Any]:
-        """The end of each launch: new values go to the variables' places, after all has been read that lies there."""
-        targets = [self.places[v._id][1].array if v._id in self.places else None for v in trace.assigned]
-        over = {id(a) for a in targets}
-        cuda, count = self.cuda, len(self.avals)
+    def _captured(self, trace: Trace) -> Captured:
+        """The trace as one launch. New values of variables are written over the old ones where a kernel can, and go to
+        their places in the end where none can."""
+        assert DEVICES.device is not None and isinstance(trace.compiled.kernel, Placed)
+        cuda, operands, count = self.cuda, self._operands(trace), len(self.avals)
+        plain = trace.compiled.kernel.on_device()
+        numbers = {v._id: k for k, v in enumerate(trace.variables, self.count)}
+        over = {count + j: numbers[v._id] for j, v in enumerate(trace.assigned) if v._id in self.places}
+        program = DEVICES.device.lowering.program(trace.compiled.graph, over)
+        targets = [operands[over[k]] if k in over else None for k in range(len(trace.compiled.avals))]
+        written = {id(a) for a in targets if a is not None}
 
-        def apart(a: Any) -> Any:
+        def apart(a: Any, target: Any) -> Any:
+            """A result that does not lie where values of variables are written; its own place is the place for one."""
             root = a if not cuda.owns(a) or a.base is None else a.base
-            return a.copy() if id(root) in over else a
+            return a.copy() if id(root) in written and a is not target else a
 
-        def ending(made: Any) -> list[Any]:
-            found = [apart(a) for a in made]
-            for target, new in zip(targets, found[count:], strict=True):
-                if target is not None:
-                    target[...] = cuda.array(new)
-            return found[:count]
+        def work() -> list[Any]:
+            made = [apart(a, target) for a, target in zip(program(*operands), targets, strict=True)]
+            for a, target in zip(made, targets, strict=True):
+                if target is not None and a is not target:
+                    target[...] = cuda.array(a)
+            return made[:count]
 
-        return ending
+        return Captured(cuda, lambda: plain(*operands), work)
 
     def _checks(self, bounds: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
         """Operands of the host that are positions, and how many positions there are."""
@@ -250,10 +254,11 @@ class Replay:
         """Whether the graph still does what the trace does, with what the process says now."""
         device = DEVICES.device
         is_here = device is not None and device.cuda is self.cuda and self.stream == self.cuda.blas.stream()
-        return is_here and self.tf32 == MATH.tf32 and all(f.is_of(v) for v, f in self.places.values())
+        return is_here and self.tf32 == MATH.tf32
 
     def settle(self) -> Variable | None:
-        """Bring the variables' values to their places; the first variable whose place somebody else holds."""
+        """Bring the variables' values to their places; the first variable for which that cannot be, since somebody else
+        holds what is there."""
         for v, place in self.places.values():
             if not place.settle(v):
                 return v

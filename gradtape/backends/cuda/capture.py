@@ -42,23 +42,23 @@ class Captured:
 
     Args:
       cuda: the device.
-      work: what is done, to results; it reads and writes memory that stays where it is, and keeps no account of how
-        often it was called. It runs once before it is captured: then its kernels are compiled.
-      ending: what is done with its results at the end of each launch, to results; it does not run before.
+      rehearsal: what runs once before: the work without what it writes to memory that stays. Then kernels are compiled,
+        constants on the device, and the library has what it needs.
+      work: what each launch does, to its results, in memory that stays where it is.
 
     Raises:
       Uncapturable: the work needs the host.
     """
 
-    def __init__(self, cuda: Any, work: Callable[[], Any], ending: Callable[[Any], Any]) -> None:
+    def __init__(self, cuda: Any, rehearsal: Callable[[], Any], work: Callable[[], Any]) -> None:
         xp = cuda.xp
         noting = Noting(xp)
         products = GraphProducts(cuda.blas)
         pool, stream = xp.cuda.MemoryPool(), xp.cuda.Stream(non_blocking=True)
         with cuda.noting(noting), cuda.blas.through(products):
-            work()
+            rehearsal()
             with xp.cuda.using_allocator(pool.malloc), stream, _recording(stream, products) as graphs:
-                self.results = ending(work())
+                self.results = work()
         (self.graph,) = graphs
         self.graph.upload()
         self.noting = noting

@@ -7,6 +7,7 @@ import itertools
 import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -259,15 +260,16 @@ class Program:
         ]
         self.ready: list[Any] | None = None
 
-    def __call__(self, *operands: Any, into: Sequence[Any] | None = None) -> tuple[Any, ...]:
-        """The results, which are new arrays, or those (in C order) that they are to be written `into`."""
+    def __call__(self, *operands: Any, into: Sequence[Any] = ()) -> tuple[Any, ...]:
+        """The results, which are new arrays, or those (in C order) that they are to be written `into`; None there: a
+        new one."""
         if self.ready is None:
             self.ready = self._loaded()
         in_order, on_device = self.cuda.xp.ascontiguousarray, self.cuda.array
         empty = self.cuda.xp.empty
         arrays: Arrays = {
             "operand": [in_order(on_device(a)) for a in operands],
-            "result": [empty(shape, dtype) for shape, dtype in self.results] if into is None else list(into),
+            "result": [a if a is not None else empty(*r) for a, r in zip_longest(into, self.results)],
             "scratch": [empty(size, dtype) for size, dtype in self.scratch],
         }
         for function, grid, block, shared, arguments in self.ready:

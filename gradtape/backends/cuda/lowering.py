@@ -12,6 +12,7 @@ import numpy as np
 
 from gradtape.backends import control
 from gradtape.backends.cuda import own
+from gradtape.backends.cuda.clustered import Clustered
 from gradtape.backends.cuda.device import Cuda, Known, Program
 from gradtape.backends.cuda.library import Library
 from gradtape.backends.cuda.products import contraction
@@ -20,8 +21,7 @@ from gradtape.ir.aval import Aval, aval_of
 from gradtape.ir.bounded import Bounded
 from gradtape.ir.errors import UnimplementedError
 from gradtape.ir.graph import Graph, Value
-from gradtape.kernels.cuda_render import render_cuda
-from gradtape.kernels.cuda_together import Member, render_together
+from gradtape.kernels.cuda_together import Member
 from gradtape.ops.arithmetic import ADD
 from gradtape.ops.call import Call, Ruled, UnknownRule
 from gradtape.ops.composite import Composite
@@ -79,12 +79,14 @@ class Lowering:
         inputs = tuple(map(Value, avals))
         return self.program(Graph(inputs, apply(step, inputs)))
 
-    def program(self, graph: Graph) -> Kernel:
-        """What runs a graph: arrays to a tuple of arrays. Its kernels are compiled at once, when it is made."""
+    def program(self, graph: Graph, over: Mapping[int, int] | None = None) -> Kernel:
+        """What runs a graph: arrays to a tuple of arrays. Its kernels are compiled at once, when it is made. `over`: by
+        number, which result may be written over which of the graph's inputs, all of which are in C order."""
         graph = self.prepared(graph)
-        kernels = [self(n.step) for n in graph.nodes if isinstance(n.step.op, Fused | Together)]
-        self.cuda.compile([text for k in kernels if isinstance(k, Program) for text in k.texts])
-        return compile_graph(graph, self, host=False)
+        if over is None:
+            kernels = [self(n.step) for n in graph.nodes if isinstance(n.step.op, Fused | Together)]
+            self.cuda.compile([text for k in kernels if isinstance(k, Program) for text in k.texts])
+        return compile_graph(graph, self, host=False, over=over)
 
     def _rule(self, op: Op) -> Callable[[Lowering, Step], Kernel]:
         for kind in type(op).__mro__:
@@ -94,13 +96,13 @@ class Lowering:
 
     # ------------------------------------------------------------------ rules
 
-    def _fused(self, step: Step) -> Program:
+    def _fused(self, step: Step) -> Clustered:
         results = [(v.aval.dims, v.aval.dtype.numpy_dtype) for v in step.params["graph"].outputs]
-        return self.cuda.program(render_cuda(step.params["cluster"]), results)
+        return Clustered(self.cuda, [Member(step.params["cluster"], 0, 0)], results)
 
-    def _together(self, step: Step) -> Program:
+    def _together(self, step: Step) -> Clustered:
         results = [(a.dims, a.dtype.numpy_dtype) for a in step.params["results"]]
-        return self.cuda.program(render_together([Member(*m) for m in step.params["members"]]), results)
+        return Clustered(self.cuda, [Member(*m) for m in step.params["members"]], results)
 
     def _contraction(self, step: Step) -> Kernel:
         return contraction(self.cuda, step.params["subscripts"])
