@@ -211,7 +211,7 @@ class NoGradient(UnknownRule):
         )
 
 
-NO_GRADIENT = NoGradient("no_gradient", doc="The gradient of a kernel that has none.")
+NO_GRADIENT = NoGradient("no_gradient", listed=False)
 UNKNOWN_RULE = UnknownRule("unknown_rule", doc="A rule that is known by name only.")
 
 
