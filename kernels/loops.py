@@ -5,13 +5,14 @@ Numba is imported when the first loop is compiled: importing this module costs n
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from gradtape.ir.determinism import DETERMINISM
 from gradtape.kernels.arguments import INTEGER, Array, Entry, Integers, Parameter
@@ -80,22 +81,45 @@ def loop(arguments: str) -> Callable[[Callable[..., None]], Loop]:
 
 
 class _Helpers:
-    """The threads that help the calling one; another process after a fork starts its own."""
+    """The threads that help the calling one; another process after a fork starts its own.
+
+    They stay off the core of the thread that calls. A virtual machine's idle cores look busy to its kernel while the
+    host has put them to sleep: left to itself, it wakes the helpers on the caller's core, to wait for it."""
 
     def __init__(self) -> None:
-        self.pool: ThreadPoolExecutor | None = None
-        self.lock = threading.Lock()
+        self.forget()
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self.forget)
 
     def forget(self) -> None:
-        self.pool, self.lock = None, threading.Lock()
+        self.pool: ThreadPoolExecutor | None = None
+        self.lock = threading.Lock()
+        self.ids: list[int] = []
+        self.avoided: int | None = None  # the core that all of them are kept off
 
     def get(self) -> ThreadPoolExecutor:
         with self.lock:
             if self.pool is None:
-                self.pool = ThreadPoolExecutor(max(1, (os.cpu_count() or 1) - 1), "gradtape-loops")
+                count = max(1, (os.cpu_count() or 1) - 1)
+                self.pool = ThreadPoolExecutor(count, "gradtape-loops", initializer=self._begun)
+            core = current_core()
+            if core != self.avoided and core is not None:
+                self._keep_off(core)
             return self.pool
+
+    def _begun(self) -> None:
+        with self.lock:
+            self.ids.append(threading.get_native_id())
+            self.avoided = None
+
+    def _keep_off(self, core: int) -> None:
+        self.avoided = core
+        others = os.sched_getaffinity(0) - {core}
+        try:
+            for thread in self.ids if others else ():
+                os.sched_setaffinity(thread, others)
+        except OSError:  # a sandbox that forbids it: they run where the system puts them
+            self.ids.clear()
 
 
 _HELPERS = _Helpers()
@@ -108,6 +132,21 @@ class _Inside(threading.local):
 
 
 _INSIDE = _Inside()
+
+
+def _core_asked_for() -> Callable[[], int] | None:
+    """The C library's function that says on which core a thread runs, where there is one."""
+    found = getattr(ctypes.CDLL(None), "sched_getcpu", None) if hasattr(os, "sched_setaffinity") else None
+    return None if found is None else cast(Callable[[], int], found)
+
+
+_CORE = _core_asked_for()
+
+
+def current_core() -> int | None:
+    """The core that this thread runs on; None where nobody says."""
+    core = -1 if _CORE is None else _CORE()
+    return None if core < 0 else core
 
 
 class _Share:

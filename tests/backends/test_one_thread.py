@@ -158,3 +158,28 @@ def test_a_part_that_fails_leaves_its_thread_as_it_was(threads: int, monkeypatch
     with pytest.raises(MemoryError):
         share(8, 8, fails)
     assert loops.sharing(8, 8) == threads
+
+
+@pytest.mark.skipif(loops.current_core() is None, reason="this system does not say on which core a thread runs")
+def test_helpers_stay_off_the_core_of_the_thread_that_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    helpers = loops._Helpers()
+    monkeypatch.setattr(loops, "_HELPERS", helpers)
+    monkeypatch.setattr(loops, "sharing", lambda rows, work: 2)
+    placed: list[tuple[int, set[int]]] = []
+    monkeypatch.setattr(loops.os, "sched_getaffinity", lambda thread: {0, 1, 5})
+    monkeypatch.setattr(loops.os, "sched_setaffinity", lambda thread, cores: placed.append((thread, cores)))
+    cores = iter([1, 1, 5, 1])
+    monkeypatch.setattr(loops, "current_core", lambda: next(cores))
+    for _ in range(3):  # the first call starts the helper
+        share(2, 2, lambda start, stop: None)
+    assert placed == [(helpers.ids[0], {0, 5}), (helpers.ids[0], {0, 1})]
+
+    def forbidden(thread: int, cores: set[int]) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(loops.os, "sched_setaffinity", forbidden)
+    seen: list[tuple[int, int]] = []
+    share(2, 2, lambda start, stop: seen.append((start, stop)))
+    assert sorted(seen) == [(0, 1), (1, 2)] and helpers.ids == []
+    assert helpers.pool is not None
+    helpers.pool.shutdown()
