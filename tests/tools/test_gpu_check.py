@@ -74,7 +74,7 @@ def no_graphs(patch: pytest.MonkeyPatch) -> None:
 WRONG: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], str]] = {
     "tf32": (always_tf32, "without TF32 a product is off by"),
     "streams": (no_stream_waits, "unwritten"),
-    "graphs": (no_graphs, "training: 0 launches of a graph, wanted 7"),
+    "graphs": (no_graphs, "SGD: 0 launches of a graph, wanted 7"),
     "repeats": (other_numbers_each_time, "other bits again: moves 0"),
 }
 

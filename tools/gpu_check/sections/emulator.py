@@ -23,7 +23,7 @@ def run(s: Setting) -> Found:
     assert list(found) == list(wanted), "the results have other names: they were recorded for another version"
     worst = {name: agree(name, found[name], wanted[name], tolerance(name)) for name in recording.arrays(found)}
     ours, theirs = (set(r[recording.TEXTS].tolist()) for r in (found, wanted))
-    assert ours == theirs, f"{len(ours ^ theirs)} kernels have another text than on the emulator"
+    assert ours == theirs, f"{len(ours ^ theirs)} kernels have another text: the results are of another version"
     furthest = max(worst, key=lambda name: worst[name])
     text = (
         f"{len(worst)} results by {len(ours)} kernels, {how}, agree; furthest apart: {furthest}, {worst[furthest]:.1e}"

@@ -31,7 +31,7 @@ def run(s: Setting) -> Found:
         return counted(program, count)
 
     pool = s.xp.get_default_memory_pool()
-    tape.jacobian(y, x, parallel_iterations=1)  # what is made once does not count
+    tape.jacobian(y, x, parallel_iterations=n // 8)  # what is made once does not count
     s.wait()
     pool.free_all_blocks()
     before = pool.get_limit()
