@@ -116,6 +116,7 @@ class Cuda:
         self.kept: Bounded[Any, Any] = Bounded(PROGRAMS)
         self.lock = threading.Lock()
         self.own = _Own()
+        self.pinned: list[Any] = []  # memory of the host for batches that is not in use
         install(xp, name)
 
     # ------------------------------------------------------------------ arrays
