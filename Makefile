@@ -11,7 +11,7 @@ JOBS   ?= 2
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet
 
-.PHONY: help demo test lint types docs bench bench-jacobian bench-plans gpu-check gpu-carry public-names clean
+.PHONY: help demo test test-emulated lint types docs bench bench-jacobian bench-plans gpu-check gpu-carry public-names clean
 .DELETE_ON_ERROR:
 # Two pips in one environment get in each other's way.
 .NOTPARALLEL:
@@ -20,6 +20,7 @@ help:
 	@echo 'make demo          train a network on real handwritten digits; two pictures land in out/'
 	@echo 'make test          the whole test suite, doctests included'
 	@echo '                   a part of it: $(BIN)/python -m pytest tests/tape -k nested'
+	@echo 'make test-emulated the tests whose tensors can be elsewhere, on the emulated CUDA device (needs g++)'
 	@echo 'make lint          ruff and mypy (make types: mypy alone)'
 	@echo 'make docs          the manual, into docs/_build/html'
 	@echo 'make bench         time gradtape against the peers that are installed'
@@ -60,6 +61,11 @@ demo: $(VENV)/demo-installed
 # The processes share the cores; BLAS threads of their own would only wait for each other.
 test: $(VENV)/dev-installed
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --doctest-modules tests gradtape
+
+# Kernels are kept from one run to the next (tests/cuda_emulator), so that the second is faster.
+ELSEWHERE := $(addprefix tests/,checks custom_gradient explain functions numerics plot runtime saving tape)
+test-emulated: $(VENV)/dev-installed
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --device emulated $(ELSEWHERE)
 
 lint: $(VENV)/dev-installed types
 	$(BIN)/ruff check .

@@ -11,6 +11,7 @@ import pytest
 from tests.op_table.tally import table
 
 EXECUTED = "executed on the device"
+SESSION = {"device": "cpu"}  # what `--device` says
 # Folders whose tests run the same code whatever device the tensors of a process are on, and why.
 ALIKE = {
     "accuracy": "functions of the host against many digits",
@@ -39,9 +40,28 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "host(reason): looks at what only the host has; skipped on other devices")
+    SESSION["device"] = config.getoption("--device")
+    if config.getoption("--device") == "emulated":
+        require_compiler()
     # Tensors that modules of tests make while they are imported are on the host, also where there is a GPU.
     if config.getoption("--device") != "cuda":
         os.environ["GRADTAPE_DEVICE"] = "cpu"
+
+
+def require_compiler() -> None:
+    """End the run where there is no compiler for the emulated device, before every test fails for it."""
+    from tests.cuda_emulator.compiler import require_tools
+    from tests.cuda_emulator.faults import CompilerMissing
+
+    try:
+        require_tools()
+    except CompilerMissing as e:
+        raise pytest.UsageError(str(e)) from e
+
+
+def examples(on_the_host: int) -> int:
+    """How many random examples a test takes whose programs are compiled one by one on the emulated device."""
+    return on_the_host if SESSION["device"] == "cpu" else on_the_host // 6
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -167,7 +167,7 @@ class _Remembered:
 
 
 def _equal(a: Any, b: Any) -> bool:
-    a, b = np.asarray(a), np.asarray(b)
+    a, b = np.asarray(on_host(a)), np.asarray(on_host(b))
     return a.shape == b.shape and a.dtype == b.dtype and a.tobytes() == b.tobytes()
 
 

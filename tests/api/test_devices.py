@@ -20,10 +20,10 @@ HOST, GPU = "/job:localhost/replica:0/task:0/device:CPU:0", "/job:localhost/repl
 
 
 @pytest.fixture
-def gpu() -> Iterator[None]:
-    """A process with an emulated GPU."""
+def gpu(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A process with an emulated GPU; the parameter is the seed of its order of work."""
     before = DEVICES.device
-    with cupy_stand_in.using_device():
+    with cupy_stand_in.using_device(seed=getattr(request, "param", 0)):
         DEVICES.use(emulated())
         yield
         DEVICES.use(None if before is None else before.cuda)
@@ -154,6 +154,19 @@ def test_rows_go_into_variables_on_the_gpu(gpu: None, name: str, ufunc: np.ufunc
     assert np.array_equal(before.numpy(), whole), "what was read before has changed"
     getattr(v, name)(tf.IndexedSlices(rows[:0], at[:0]))
     np.testing.assert_allclose(v.numpy(), want, rtol=1e-6)
+
+
+@pytest.mark.parametrize("gpu", range(4), indirect=True)
+def test_other_libraries_take_tensors_as_they_are_and_in_order(gpu: None) -> None:
+    """By DLPack: a consumer's own stream waits for what the tensor's numbers come from."""
+    y = tf.constant(np.arange(1000, dtype=np.float32)) * 2.0 + 1.0
+    theirs, counts = cupy_stand_in.cuda.Stream(non_blocking=True), cupy_stand_in.device().counts
+    taken = y.__dlpack__(stream=theirs.ptr, max_version=(1, 0)).array
+    assert not counts.synchronizations and not counts.launches
+    with theirs:
+        found = taken.get()
+    assert np.array_equal(found, 2 * np.arange(1000) + 1)
+    assert y.__cuda_array_interface__["data"] == (taken.data.ptr, False) and y.__dlpack_device__() == (2, 0)
 
 
 def test_memory_of_a_gpu(gpu: None) -> None:

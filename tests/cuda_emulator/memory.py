@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Buffer", "Slice"]
 
+MOST_BUFFERS = 4096  # from which on a device does not wait until it is waited for: each takes three maps of the host's
+
 
 class Buffer:
     """Device memory. Its bytes are poison (NaN in every float type) until something writes them."""
@@ -21,10 +23,9 @@ class Buffer:
     def __init__(self, device: Device, nbytes: int, name: str) -> None:
         if nbytes < 0:
             raise ValueError(f"a buffer has 0 or more bytes, got {nbytes}")
-        address = runtime().emulator_allocate(nbytes, name.encode())
-        if not address:  # a device gets on with its work while nobody waits, and buffers are freed
+        if len(device.addresses) > MOST_BUFFERS:  # a device gets on with its work, and what waits to be freed is
             device.schedule.run(lambda: False)
-            address = runtime().emulator_allocate(nbytes, name.encode())
+        address = runtime().emulator_allocate(nbytes, name.encode())
         if not address:
             raise MemoryError(f"no room for {nbytes} bytes")
         device.counts.allocations += 1

@@ -212,3 +212,12 @@ def test_a_run_without_a_compiler_ends_by_naming_the_untested_device(tmp_path: P
     assert "untested: the emulated CUDA device" in run.stdout
     assert "1 tests of CUDA kernels could not run" in run.stdout
     assert "1 failed in" in run.stdout.splitlines()[-1]
+
+
+def test_a_run_on_the_emulated_device_without_a_compiler_does_not_begin(tmp_path: Path) -> None:
+    root = Path(__file__).parents[2]
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--device", "emulated", "tests/numerics"]
+    environment = {**os.environ, "PATH": str(tmp_path), "PYTHONPATH": str(root)}
+    run = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False)
+    assert run.returncode == pytest.ExitCode.USAGE_ERROR
+    assert "the CUDA emulator needs g++" in run.stderr and "the emulated device is untested" in run.stderr

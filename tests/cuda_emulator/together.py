@@ -40,6 +40,14 @@ class LaterModule:
         self.together, self.text = together, text
         self.compiled: Module | None = None
 
+    def made(self) -> Module:
+        """The module itself; by itself where one that waited with it could not be compiled."""
+        if self.compiled is None:
+            self.together.compile()
+        if self.compiled is None:
+            self.compiled = self.together.device.module(self.text)
+        return self.compiled
+
     def get_function(self, name: str) -> LaterFunction:
         return LaterFunction(self, name)
 
@@ -65,8 +73,5 @@ class LaterFunction:
 
     def _compiled(self) -> Function:
         if self._function is None:
-            if self.module.compiled is None:
-                self.module.together.compile()
-            assert self.module.compiled is not None
-            self._function = self.module.compiled.get_function(self.name)
+            self._function = self.module.made().get_function(self.name)
         return self._function

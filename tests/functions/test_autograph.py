@@ -314,8 +314,12 @@ def test_a_loop_index_picks_rows() -> None:
         eager.watch(x)
         z = tf.reduce_sum(plain(x))
     np.testing.assert_allclose(tape.gradient(y, x).numpy(), eager.gradient(z, x).numpy())
+
+
+@pytest.mark.host("nobody waits for a position that a device has computed")
+def test_an_index_that_is_too_large() -> None:
     with pytest.raises(tf.errors.InvalidArgumentError, match="index 7"):
-        tf.function(lambda x, i: x[i])(x, tf.constant(7))
+        tf.function(lambda x, i: x[i])(tf.ones([3, 2]), tf.constant(7))
 
 
 # ------------------------------------------------------------------ rows

@@ -33,7 +33,7 @@ def held_bytes(f: Any, x: Any) -> int:
     recorder = tape._recorder
     assert isinstance(recorder, Recorder)
     own = {id(x._array), id(y._array), *(id(w._snapshot._array) for w in W)}
-    arrays = {id(t._array): np.asarray(t._array) for t in recorder.saved if hasattr(t, "_aval") and t._id not in own}
+    arrays = {id(t._array): t._array for t in recorder.saved if hasattr(t, "_aval") and t._id not in own}
     return sum(a.nbytes for k, a in arrays.items() if k not in own and a.ndim)
 
 

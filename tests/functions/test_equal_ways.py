@@ -17,6 +17,7 @@ from gradtape.ir.graph import check
 from gradtape.kernels.compiled import Compiler
 from gradtape.kernels.spelling import spells
 from gradtape.transforms.fuse import fuse, fused_nodes
+from tests.devices import examples
 from tests.kernels.conftest import fast, folder, strict  # noqa: F401  (fixtures: compilers of kernels)
 from tests.kernels.test_render import by_kernels
 from tests.tape.test_random_programs import PROGRAMS, SHAPES, STEPS, Program, dense, run
@@ -69,7 +70,7 @@ def traced(program: Program, arrays: Sequence[Any]) -> tuple[Any, list[Any]]:
 CASES = (PROGRAMS, st.integers(0, 2**32 - 1), st.sampled_from(DTYPES), st.sampled_from([0, 0, 1, 3]))
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(*CASES)
 def test_eager_programs_equal_traced_and_interpreted_ones(program: Program, seed: int, dtype: str, rare: int) -> None:
     arrays = numbers(seed, dtype, rare)
@@ -91,6 +92,7 @@ def test_interpreted_programs_have_kernels() -> None:
     assert len(list(fused_nodes(fused))) > 1
 
 
+@pytest.mark.host("kernels of the host")
 @pytest.mark.parametrize("seed", range(4))
 def test_eager_programs_equal_compiled_ones(seed: int, fast: Compiler) -> None:  # noqa: F811
     rng = np.random.default_rng(seed)

@@ -154,6 +154,7 @@ def test_a_tape_around_the_call_has_the_old_value() -> None:
     assert np.all(v.numpy() == 5.0)
 
 
+@pytest.mark.host("updates in place")
 def test_an_eager_update_writes_over_what_a_call_has_made() -> None:
     v = tf.Variable(np.ones((600, 600), np.float32))
     held = v.read_value()

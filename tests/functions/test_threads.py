@@ -145,6 +145,7 @@ def everything_of(size: int) -> list[Any]:
     return found
 
 
+@pytest.mark.host("kernels of the host")
 def test_recorded_and_traced_programs_while_plans_are_dropped_and_kernels_compiled(
     fast: Compiler,  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,

@@ -67,6 +67,7 @@ def test_others_are_right(name: str, reason: str) -> None:
         assert not np.isfinite(g[2]).all()
 
 
+@pytest.mark.host("nobody waits for a device to find out what is wrong: it answers NaN")
 @pytest.mark.parametrize("name", [n for n, (_, refusal) in FUNCTIONS.items() if refusal])
 def test_one_alone_is_an_error(name: str) -> None:
     f, refusal = FUNCTIONS[name]
@@ -106,6 +107,7 @@ def test_many_bad_ones_among_many() -> None:
     assert_near(y[~lost], np.linalg.inv(stack[~lost]), "inv", 1e-12)
 
 
+@pytest.mark.host("nobody waits for a device to find out what is wrong: it answers NaN")
 def test_one_singular_matrix_for_many_right_hand_sides_is_an_error() -> None:
     with pytest.raises(tf.errors.InvalidArgumentError, match="not invertible"):
         tf.linalg.solve(tf.constant(np.zeros((2, 2))), tf.constant(np.ones((5, 2, 1))))

@@ -72,6 +72,7 @@ class SlowCompiler(Compiler):
         return super()._compile(ticket)
 
 
+@pytest.mark.host("kernels of the host")
 def test_kernels_wait_until_they_are_compiled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     compiler = SlowCompiler()
     monkeypatch.setenv("GRADTAPE_CACHE", str(tmp_path))

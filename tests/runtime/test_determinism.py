@@ -69,12 +69,12 @@ def test_generators_of_chance_are_refused() -> None:
     assert r.get_global_generator().normal([2]).shape == (2,)
 
 
+@pytest.mark.host("kernels of the host")
 def test_kernels_are_there_before_the_first_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clusters.POLICY, "compile", "background")
     made: list[clusters.FusedKernel] = []
     plain = clusters.FusedKernel._look
     monkeypatch.setattr(clusters.FusedKernel, "_look", lambda self: (plain(self), made.append(self))[0])
-    monkeypatch.setattr(DEVICES, "_device", None)
 
     @tf.function
     def f(x: Any) -> Any:
@@ -85,10 +85,10 @@ def test_kernels_are_there_before_the_first_run(monkeypatch: pytest.MonkeyPatch)
     assert _outer.soon(np.float32) is not None
 
 
+@pytest.mark.host("kernels of the host")
 def test_updates_are_not_taken_over_by_loops(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(update, "CALLS_BEFORE_COMPILING", 1)
     monkeypatch.setattr(update, "_updates", {})
-    monkeypatch.setattr(DEVICES, "_device", None)
     v = tf.Variable(np.ones(update.COMPILED_FROM, np.float32))
     optimizer = tf.keras.optimizers.Adam()
     for _ in range(3):

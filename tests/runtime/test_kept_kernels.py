@@ -30,12 +30,14 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> tuple[int, int]:
     return compiler.compiled, compiler.loaded
 
 
+@pytest.mark.host("kernels of the host")
 def test_kernels_are_found_on_disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("GRADTAPE_CACHE", str(tmp_path))
     assert compiled(monkeypatch) == (1, 0)
     assert compiled(monkeypatch) == (0, 1)
 
 
+@pytest.mark.host("kernels of the host")
 def test_they_are_kept_where_others_have_put_things_among_the_built_in_names(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

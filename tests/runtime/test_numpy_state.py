@@ -132,6 +132,7 @@ def interrupted(run: Callable[[], Any]) -> list[float]:
     return found
 
 
+@pytest.mark.host("what NumPy calls when it drops an array")
 def test_operations_inside_operations() -> None:
     found = interrupted(lambda: None)
     assert len(found) > 1

@@ -28,6 +28,7 @@ def _expected(arrays: list[Any], g: Any, steps: int) -> list[Any]:
     return [x, m, v]
 
 
+@pytest.mark.host("loops over elements of arrays of the host")
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_the_loop_goes_on_where_blocks_stopped(dtype: str) -> None:
     rng = np.random.default_rng(0)
@@ -86,6 +87,7 @@ def test_an_op_without_a_spelling_has_no_loop() -> None:
     assert source(ElementwiseProgram(("a",), (), (Step("c", "lgamma", ("a",)),), ("c",))) is None
 
 
+@pytest.mark.host("loops over elements of arrays of the host")
 def test_a_rule_that_is_not_elementwise_is_refused() -> None:
     v = tf.Variable(tf.ones([3, 3]))
     with pytest.raises(ValueError, match="not elementwise"):

@@ -114,6 +114,7 @@ def test_reading() -> None:
     assert [10, 20][tf.Variable(1)] == 20
 
 
+@pytest.mark.host("updates in place")
 def test_an_update_writes_over_the_array_where_nobody_looks() -> None:
     v = tf.Variable(np.zeros(1000))
     place = v._snapshot._array.ctypes.data
@@ -128,6 +129,7 @@ def test_an_update_writes_over_the_array_where_nobody_looks() -> None:
     assert v.numpy().tolist() == [4.0] * 1000
 
 
+@pytest.mark.host("updates in place")
 def test_an_update_in_a_training_loop_writes_over_the_array() -> None:
     v = tf.Variable(np.zeros(1000))
     for k in range(4):

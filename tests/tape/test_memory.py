@@ -143,6 +143,7 @@ def test_plans_hold_no_arrays_of_the_user() -> None:
     assert array() is None
 
 
+@pytest.mark.host("memory of the host, and thousands of steps")
 def test_memory_of_a_long_loop_does_not_grow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clusters, "PATIENCE", 0.0)  # kernels are compiled before the count begins
     w = tf.Variable(np.full((8, 4), 0.1, "float32"))

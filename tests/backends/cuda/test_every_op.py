@@ -8,14 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gradtape.backends import cpu
 from gradtape.backends.cuda.device import Cuda
 from gradtape.backends.cuda.drawing import FREE
-from gradtape.backends.cuda.lowering import Lowering
+from gradtape.backends.cuda.lowering import RULES, Lowering
 from gradtape.backends.cuda.table import OPS
 from gradtape.ir.dtypes import DType
 from gradtape.ops.op import Op, all_ops
 from gradtape.ops.pointwise import IDLE
 from gradtape.ops.structural import Structural
+from gradtape.ops.tiles import Tiles
 from gradtape.runtime.devices import prepared
 from tests.backends.cuda.running import texts_of
 from tests.cuda_emulator import cupy_stand_in
@@ -79,3 +81,7 @@ def test_every_op_of_the_table(group: int, executed: Any) -> None:
             executed(case.op.name, names)
             empty = not all(np.size(a) for a in case.draw(dtype)) or not any(a.size for a in found)
             assert names or empty or is_free(case, dtype), f"{case!r} {dtype.name} ran nothing on the device"
+
+
+def test_every_kind_of_op_has_a_rule() -> None:
+    assert set(cpu.RULES) - set(RULES) == {Tiles}, "which are made for the host's caches alone"
