@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -38,8 +40,8 @@ class Buffer:
         self.is_of_graphs = False  # launched on other streams than the one it was allocated on
         device.addresses.add(address)
 
-    def __del__(self) -> None:
-        if getattr(self, "freed", True) is False:
+    def __del__(self, is_ending: Callable[[], bool] = sys.is_finalizing) -> None:
+        if getattr(self, "freed", True) is False and not is_ending():
             self.release()
 
     def __repr__(self) -> str:

@@ -35,6 +35,7 @@ def momentum(w: Any, m: Any, g: Any) -> None:
     w.assign_sub(0.1 * m)
 
 
+@pytest.mark.host("updates in place")
 def test_new_values_go_to_the_arrays_of_the_old_ones() -> None:
     start, g = [numbers(), numbers()], tf.constant(numbers())
     traced, eager = ([tf.Variable(x) for x in start] for _ in range(2))
