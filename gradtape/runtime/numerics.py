@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from gradtape.backends.control import Stack
+from gradtape.backends.cuda.checking import all_finite
 from gradtape.ir.errors import InvalidArgumentError
 from gradtape.ir.graph import Graph
 from gradtape.ir.shapes import shape_text
@@ -18,7 +20,7 @@ from gradtape.ops.call import Call
 from gradtape.ops.checks import first
 from gradtape.ops.op import Step
 from gradtape.ops.structural import Structural
-from gradtape.runtime.devices import on_host
+from gradtape.runtime.devices import DEVICES, is_on_device, on_host
 from gradtape.runtime.dispatch import execute
 from gradtape.runtime.ledger import Ledger, begin, end, present_ledger
 from gradtape.runtime.observing import Observer, observed_by
@@ -50,15 +52,14 @@ class Checking(Observer):
         for k, t in enumerate(results):
             if isinstance(t, SymbolicTensor) or not t.dtype.is_differentiable or not inputs:
                 continue
-            array = np.asarray(on_host(t._array))
-            finite = np.isfinite(array)
-            if not finite.all() and self._is_new(step, inputs):
-                raise InvalidArgumentError(self._report(step, inputs, k, array, finite))
+            if not _is_finite(t) and self._is_new(step, inputs):
+                array = np.asarray(on_host(t._array))
+                raise InvalidArgumentError(self._report(step, inputs, k, array, np.isfinite(array)))
 
     def _is_new(self, step: Step, inputs: Sequence[Tensor]) -> bool:
         """Whether a result that is not finite is told of: not where elements were only moved, nor, in the parts that
         are not the user's, where an operand was not finite already."""
-        clean = all(bool(np.isfinite(np.asarray(on_host(t._array))).all()) for t in inputs if t.dtype.is_differentiable)
+        clean = all(_is_finite(t) for t in inputs if t.dtype.is_differentiable)
         return clean or not (self.part or isinstance(step.op, Structural) or step.name == "select")
 
     def _report(self, step: Step, inputs: Sequence[Tensor], k: int, array: Any, finite: Any) -> str:
@@ -75,6 +76,15 @@ class Checking(Observer):
             *(f"  operand {i}: {_range(t)}" for i, t in enumerate(inputs)),
         ]
         return "\n".join(lines)
+
+
+def _is_finite(t: Tensor) -> bool:
+    """Whether all elements are finite; those on a device stay there."""
+    array = t._array
+    if is_on_device(array) and not isinstance(array, Stack):
+        assert DEVICES.device is not None
+        return all_finite(DEVICES.device.cuda, array)
+    return bool(np.isfinite(np.asarray(on_host(array))).all())
 
 
 def _range(t: Tensor) -> str:
