@@ -9,6 +9,7 @@ from gradtape.ir.dtypes import DType, bool_, int32, int64
 from gradtape.ir.errors import InvalidArgumentError
 from gradtape.kernels.cuda_entry import (
     NOTHING,
+    THREADS,
     Given,
     blocks_for,
     entry,
@@ -19,6 +20,7 @@ from gradtape.kernels.cuda_entry import (
     written,
 )
 from gradtape.kernels.cuda_launch import CudaProgram, Launch, Scratch
+from gradtape.kernels.cuda_sorting import SHORT
 from gradtape.kernels.cuda_spelling import MONOIDS
 from gradtape.kernels.halves import computed
 
@@ -72,16 +74,24 @@ class Slices:
         return self.size * self.before * self.inner
 
 
+def are_sorted(at: Slices) -> bool:
+    """Whether a block sorts the keys that it makes; all others are sorted by a library."""
+    return at.size <= SHORT
+
+
 def keys(at: Slices, positions: DType) -> CudaProgram:
     """From positions (operand 0) to keys (result 0), which are distinct: sorted, they are in the order of rows of the
-    result, and within a row in the order of positions."""
-    blocks = blocks_for(at.size)
+    result, and within a row in the order of positions. Those of few positions are sorted."""
+    few = are_sorted(at)
+    blocks = 1 if few else blocks_for(at.size)
     index = reach(at.size, blocks)
     given = [written("keys", "int64"), read("positions", positions.name, 0)]
     given += integers(index, size=at.size, count=at.count)
     given += [*integers(int64, rows=at.rows, n=at.n), *integers(int32, bits=at.bits)]
-    call = "make_keys(keys, positions, size, count, rows, n, bits);"
-    return program([entry("keys", TEMPLATE, given, [call], blocks, at.size * (8 + positions.size))])
+    size = max(2, 1 << max(at.size - 1, 0).bit_length())
+    name, function = ("sorted_keys", f"sort_keys<{size}, {THREADS}>") if few else ("keys", "make_keys")
+    call = f"{function}(keys, positions, size, count, rows, n, bits);"
+    return program([entry(name, TEMPLATE, given, [call], blocks, at.size * (8 + positions.size))])
 
 
 def scatter(at: Slices, monoid: str, dtype: DType, width: int) -> CudaProgram:

@@ -23,6 +23,7 @@ from gradtape.saving.structures import read_structure
 from gradtape.saving.tables import Tables
 from gradtape.tracing.concrete import TRACING, ConcreteFunction, Trace
 from gradtape.tracing.open import MAX_SHAPES
+from gradtape.tracing.replaying import Capturing
 from gradtape.tracing.signatures import TensorSpec, common_shape, key_of
 
 KINDS = {k.name: k for k in inspect._ParameterKind}
@@ -30,6 +31,8 @@ KINDS = {k.name: k for k in inspect._ParameterKind}
 
 class LoadedTrace:
     """What a function from a file does for one signature, as `concrete.Trace` does for one choice of shapes."""
+
+    capturing: Capturing | None = None  # see there
 
     def __init__(self, bodies: Sequence[LoadedBody]) -> None:
         self.bodies = bodies
@@ -45,7 +48,9 @@ class LoadedTrace:
             return self.made.find(avals, lambda: self._traced(avals, examples))
 
     def _traced(self, avals: tuple[Aval, ...], examples: Sequence[Tensor]) -> Trace:
-        return Trace(self._program(avals), avals, "A function from a file makes no variables.", examples)
+        made = Trace(self._program(avals), avals, "A function from a file makes no variables.", examples)
+        made.capturing = self.capturing
+        return made
 
     def op_by_op(self, tensors: Sequence[Tensor]) -> Any:
         """The results of the graph's steps, each run by itself."""
@@ -115,6 +120,7 @@ class LoadedFunction(Function):
         super().__init__(python, options, scope=scope)
         self.variants = list(variants)
         for c in variants:
+            c.trace.capturing = self.capturing
             self._keep((c.spec, tuple(map(key_of, c.leaves))), c)
 
     def concrete_functions(self) -> list[ConcreteFunction]:

@@ -6,19 +6,37 @@
 // goes on and begins here. `meet` puts the parts together.
 #pragma once
 
+#include "sorting.cuh"
 #include "teams.cuh"
 
 namespace gradtape {
 
-// The keys of positions; those that do not exist get a row behind all others.
+// The key of a position; one that does not exist gets a row behind all others.
+template <class J, class I>
+DEVICE int64 key_of(const J* positions, I m, I count, int64 rows, int64 n, int bits)
+{
+    const int64 position = int64(positions[m]);
+    const bool exists = position >= 0 && position < n;
+    return (exists ? int64(m / count) * n + position : rows) << bits | int64(m);
+}
+
 template <class J, class I>
 DEVICE void make_keys(int64* keys, const J* positions, I size, I count, int64 rows, int64 n, int bits)
 {
-    for (I m = thread<I>(); m < size; m += threads<I>()) {
-        const int64 position = int64(positions[m]);
-        const bool exists = position >= 0 && position < n;
-        keys[m] = (exists ? int64(m / count) * n + position : rows) << bits | int64(m);
-    }
+    for (I m = thread<I>(); m < size; m += threads<I>())
+        keys[m] = key_of(positions, m, count, rows, n, bits);
+}
+
+// The same in order, up to SIZE of them, by one block.
+template <int SIZE, int THREADS, class J, class I>
+DEVICE void sort_keys(int64* keys, const J* positions, I size, I count, int64 rows, int64 n, int bits)
+{
+    __shared__ uint64 entries[SIZE];
+    for (int m = threadIdx.x; m < SIZE; m += THREADS)
+        entries[m] = m < size ? uint64(key_of(positions, I(m), count, rows, n, bits)) : ~uint64(0);
+    sort_entries<SIZE, 1, THREADS>(entries);
+    for (int m = threadIdx.x; m < size; m += THREADS)
+        keys[m] = int64(entries[m]);
 }
 
 template <bool CONDITION, class X, class Y> struct Choice { using type = X; };

@@ -44,8 +44,28 @@ DEVICE bool comes_after(Entry a, Entry b) { return a.key > b.key || (a.key == b.
 DEVICE int32 position_of(uint64 e) { return int32(uint32(e)); }
 DEVICE int32 position_of(Entry e) { return int32(e.position); }
 
+// A block puts each of ROWS rows of SIZE entries in order, by Batcher's bitonic network. All of its threads come here.
+template <int SIZE, int ROWS, int THREADS, class E>
+DEVICE void sort_entries(E* entries)
+{
+    __syncthreads();
+    for (int size = 2; size <= SIZE; size *= 2)
+        for (int distance = size / 2; distance > 0; distance /= 2) {
+            for (int p = threadIdx.x; p < SIZE * ROWS / 2; p += THREADS) {
+                const int low = 2 * p - (p & (distance - 1)), high = low + distance;
+                const bool up = ((low % SIZE) & size) == 0;
+                const auto a = entries[low], b = entries[high];
+                if (comes_after(a, b) == up) {
+                    entries[low] = b;
+                    entries[high] = a;
+                }
+            }
+            __syncthreads();
+        }
+}
+
 // The first `count` of each row; rows are `n` elements long, `inner` of them apart. A block sorts ROWS rows of up to SIZE
-// elements by Batcher's bitonic network.
+// elements.
 template <int SIZE, int ROWS, int THREADS, bool DOWN, class T, class I>
 DEVICE void sort_rows(int32* out, const T* x, I rows, I n, I inner, I count)
 {
@@ -60,20 +80,7 @@ DEVICE void sort_rows(int32* out, const T* x, I rows, I n, I inner, I count)
                 one = entry(ordered_key<DOWN>(x[row / inner * inner * n + row % inner + j * inner]), uint32(j));
             entries[r * SIZE + j] = one;
         }
-        __syncthreads();
-        for (int size = 2; size <= SIZE; size *= 2)
-            for (int distance = size / 2; distance > 0; distance /= 2) {
-                for (int p = threadIdx.x; p < SIZE * ROWS / 2; p += THREADS) {
-                    const int low = 2 * p - (p & (distance - 1)), high = low + distance;
-                    const bool up = ((low % SIZE) & size) == 0;
-                    const auto a = entries[low], b = entries[high];
-                    if (comes_after(a, b) == up) {
-                        entries[low] = b;
-                        entries[high] = a;
-                    }
-                }
-                __syncthreads();
-            }
+        sort_entries<SIZE, ROWS, THREADS>(entries);
         const int taken = int(count) * ROWS;
         for (int q = threadIdx.x; q < taken; q += THREADS) {
             const int r = inner == 1 ? q / int(count) : q % ROWS, j = inner == 1 ? q % int(count) : q / ROWS;

@@ -1,5 +1,5 @@
-"""Slices combined at integer positions, always in the same order: positions are sorted once, by the library, and what
-they bring together is combined by two kernels, however many are equal. Floor: backends.
+"""Slices combined at integer positions, always in the same order: positions are sorted once, many of them by the
+library, and what they bring together is combined by two kernels, however many are equal. Floor: backends.
 
 Positions that do not exist cannot be refused without waiting for them; what belongs there is left out, as in
 TensorFlow on a GPU."""
@@ -16,7 +16,7 @@ import numpy as np
 from gradtape.backends.cuda.device import Cuda, Known, as_given
 from gradtape.backends.cuda.moves import alignment, on_device
 from gradtape.ir.dtypes import DType, of_numpy
-from gradtape.kernels import cuda_scatter
+from gradtape.kernels import cuda_scatter, cuda_sorting
 from gradtape.kernels.cuda_scatter import Slices
 from gradtape.ops.indexing import FAR
 
@@ -30,7 +30,9 @@ def sorted_keys(cuda: Cuda, positions: Array, at: Slices) -> Array:
         ("keys", at, positions.dtype),
         lambda: cuda.program(cuda_scatter.keys(at, of_numpy(positions.dtype)), [((at.size,), "int64")]),
     )
-    cuda.needs_host("positions are sorted by a library")
+    if cuda_scatter.are_sorted(at):
+        return program(positions)[0]
+    cuda.needs_host(f"more than {cuda_sorting.SHORT} positions are sorted by a library")
     return cuda.xp.sort(program(positions)[0])
 
 

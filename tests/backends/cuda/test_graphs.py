@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import warnings
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -206,6 +208,29 @@ def test_derivatives_are_one_launch(counts: Counts, f: Callable[[tf.Tensor], tf.
         np.testing.assert_array_equal(y.numpy(), reference(x).numpy())
 
 
+def test_gradients_of_rows_at_positions_are_one_launch(counts: Counts) -> None:
+    table = tf.Variable(drawn(5, 3))
+
+    def f(ids: tf.Tensor) -> Any:
+        with tf.GradientTape() as tape:
+            y = tf.square(tf.gather(table, ids))
+        table.assign_sub(0.1 * tf.convert_to_tensor(tape.gradient(y, table)))
+        return y
+
+    found = []
+    for wanted in (None, False):
+        table.assign(drawn(5, 3))
+        g = tf.function(f, jit_compile=wanted)
+        for k in range(5):
+            ids = tf.constant([k, 2, 0, 2, (3 * k) % 5])
+            found.append(
+                (launched(counts, lambda g=g, ids=ids: g(ids)) if wanted is None and k > 2 else g(ids)).numpy()
+            )
+        found.append(table.numpy())
+    for one, other in zip(found[:6], found[6:], strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
 def test_another_shape_is_another_graph(counts: Counts) -> None:
     f = tf.function(lambda x: tf.sin(x) * 2.0)
     for size in (3, 5):
@@ -226,6 +251,17 @@ def test_unknown_dimensions(counts: Counts) -> None:
             np.testing.assert_allclose(f(x).numpy(), np.sum(np.square(x.numpy()), 1), rtol=1e-5)
         x = drawn(size, 3)
         launched(counts, lambda x=x: f(x))
+
+
+def test_functions_from_files_are_one_launch(counts: Counts, tmp_path: Path) -> None:
+    module = tf.Module()
+    module.v = tf.Variable([2.0, 3.0])
+    module.f = tf.function(lambda x: tf.sin(x) * module.v, input_signature=[tf.TensorSpec([None, 2], tf.float32)])
+    tf.saved_model.save(module, str(tmp_path / "model"))
+    loaded, x = tf.saved_model.load(str(tmp_path / "model")), drawn(3, 2)
+    for _ in range(2):
+        loaded.f(x)
+    np.testing.assert_array_equal(launched(counts, lambda: loaded.f(x)).numpy(), module.f(x).numpy())
 
 
 # ---- operands and results --------------------------------------------------------------------------------------------
@@ -426,6 +462,26 @@ def test_tapes_around_keep_what_they_read(counts: Counts) -> None:
     assert tape.gradient(y, v).numpy().tolist() == [3.0, 3.0]
 
 
+def test_threads_call_one_function(counts: Counts) -> None:
+    """Each has the results of its own operands, and no step of a variable is lost."""
+    v = tf.Variable([0.0, 0.0])
+
+    @tf.function
+    def f(x: tf.Tensor) -> tf.Tensor:
+        v.assign_add([1.0, 2.0])
+        return tf.tanh(x) * 2.0
+
+    inputs = [[drawn(8, seed=10 * k + j) for j in range(10)] for k in range(4)]
+    f(inputs[0][0])
+    f(inputs[0][0])
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda xs: [f(x) for x in xs], inputs))
+    for xs, ys in zip(inputs, found, strict=True):
+        for x, y in zip(xs, ys, strict=True):
+            np.testing.assert_allclose(y.numpy(), 2 * np.tanh(x.numpy()), rtol=1e-5)
+    assert v.numpy().tolist() == [42.0, 84.0] and counts.graphs == 40
+
+
 # ---- when ------------------------------------------------------------------------------------------------------------
 
 
@@ -502,13 +558,6 @@ def test_memory_goes_with_the_function(counts: Counts) -> None:
 # ---- what is not captured --------------------------------------------------------------------------------------------
 
 
-def embedded(x: tf.Tensor) -> tf.Tensor:
-    with tf.GradientTape() as tape:
-        tape.watch(x)
-        y = tf.gather(x, tf.cast(tf.abs(x[:, 0]) * 0.0, tf.int32))
-    return tf.convert_to_tensor(tape.gradient(y, x))
-
-
 def looped(x: tf.Tensor) -> tf.Tensor:
     return tf.while_loop(lambda y: tf.reduce_sum(y) < 10.0, lambda y: (y + 1.0,), (x * 0.0,))[0]
 
@@ -520,7 +569,11 @@ UNCAPTURABLE: dict[str, tuple[Callable[[tf.Tensor], Any], str]] = {
     "a check": (lambda x: tf.debugging.check_numerics(x * 2.0, "x"), "check_numerics"),
     "a factorization": (lambda x: tf.linalg.cholesky(x @ tf.transpose(x)), "cuSOLVER"),
     "a spectrum": (lambda x: tf.abs(tf.signal.rfft(x)), "cuFFT"),
-    "rows added up by position": (embedded, "positions are sorted by a library"),
+    "many rows at positions": (
+        lambda x: tf.math.unsorted_segment_sum(tf.tile(x, [600, 1]), tf.tile(tf.cast(x[:, 0], tf.int32), [600]), 3),
+        "more than 2048 positions",
+    ),
+    "a long row": (lambda x: tf.sort(tf.reshape(tf.tile(x, [40, 40]), [-1])), "long rows are sorted"),
 }
 
 
