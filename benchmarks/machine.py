@@ -20,9 +20,11 @@ ON_GPU = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", "TF_CPP_MIN_LOG_LEVEL": "3"}
 
 
 def environment(threads: int, base: Mapping[str, str] = os.environ, gpu: bool = False) -> dict[str, str]:
-    """The environment of a measuring process: BLAS reads its number of threads when NumPy is imported."""
+    """The environment of a measuring process: BLAS reads its number of threads when NumPy is imported. Beside a GPU the
+    host computes references alone, with all its cores."""
     kept = {name: value for name, value in base.items() if name not in UNSET}
-    return kept | (ON_GPU if gpu else FIXED) | dict.fromkeys(THREAD_VARIABLES, str(threads))
+    many = len(available()) if gpu else threads
+    return kept | (ON_GPU if gpu else FIXED) | dict.fromkeys(THREAD_VARIABLES, str(many))
 
 
 def available() -> list[int]:

@@ -129,7 +129,7 @@ def environment(folder: Path, wheels: Path) -> Path:
     """
     if not wheels.is_dir():
         raise Missing(f"{wheels} is no folder. `make gpu-carry` on a machine with a network fills one.")
-    venv.create(folder, system_site_packages=True, with_pip=False, clear=True)
+    venv.create(folder, system_site_packages=True, clear=True, symlinks=True, with_pip=False)
     python = folder / "bin" / "python"
     site = next((folder / "lib").glob("python*")) / "site-packages"
     # `system_site_packages` means those of the interpreter that an environment was made from; this one may be an

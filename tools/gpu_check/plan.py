@@ -18,6 +18,7 @@ class Section(NamedTuple):
 SECTIONS = (
     Section("device", "`gradtape doctor`, and that tensors are on the GPU", 30),
     Section("emulator", "results of the emulated device's kernels again", 45),
+    Section("ops", "every op of the table, each sample in each dtype", 75),
     Section("offsets", "slices offset by one element, in every dtype", 40),
     Section("batches", "70,000 batches", 30),
     Section("rows", "rows over 48 KB", 30),
@@ -28,7 +29,7 @@ SECTIONS = (
     Section("repeats", "the same bits in two runs", 40),
     Section("streams", "DLPack, and work on a second stream", 20),
     Section("speed", "fused kernels in terms of the device's copies", 45),
-    Section("peers", "Jacobians, Hessians and training steps beside PyTorch and JAX", 90),
+    Section("peers", "Jacobians, Hessians and training steps beside PyTorch and JAX", 120),
     Section("sanitizer", "compute-sanitizer's memcheck", 60),
     Section("suite", "the tests on the device, as many as there is time for", 120),
 )

@@ -20,17 +20,21 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from gradtape.backends.cuda.device import whole
 from gradtape.kernels import disk
 from gradtape.runtime.devices import DEVICES
 from tools.bake_kernels import bake, texts_of
 from tools.gpu_check import needs, recording
 from tools.gpu_check.programs import results
 from tools.gpu_check.section import all_bits, on_the_device
+from tools.gpu_check.sections import ops
 from tools.gpu_check.setting import SMALL, Setting
 
 # On every image for GPUs, and by far the largest.
 HEAVY = ("numpy", "numba", "llvmlite")
-ARCHITECTURES = "90,100"  # H100 and H200, B200
+ARCHITECTURES = "90"  # H100 and H200
 GLIBC = ("2_17", "2_27", "2_28")
 SECTIONS = ("offsets", "batches", "rows", "places", "graphs", "tf32", "memory", "repeats", "streams", "speed", "peers")
 
@@ -54,7 +58,9 @@ def texts() -> list[str]:
     found: dict[str, None] = {}
     for name in SECTIONS:
         found |= dict.fromkeys(texts_of(_section(name)))
-    return list(found | dict.fromkeys(texts_of(lambda: list(results(recording.SIZE)))))
+    found |= dict.fromkeys(texts_of(lambda: list(results(recording.SIZE))))
+    with np.errstate(all="ignore"):
+        return [*found, *(whole("\n".join(dict.fromkeys(ops.kernels(k, ops.GROUPS)[1]))) for k in range(ops.GROUPS))]
 
 
 def _section(name: str) -> Callable[[], Any]:

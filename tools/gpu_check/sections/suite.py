@@ -10,12 +10,11 @@ import sys
 import tempfile
 from pathlib import Path
 
+from tests.devices import ALIKE
 from tools.gpu_check.needs import ROOT
 from tools.gpu_check.outcome import Found
 from tools.gpu_check.setting import Setting
 
-# What runs where tensors are; other folders test the host's kernels, the emulator or the project.
-FOLDERS = ("tape", "op_table", "api", "jacobian", "functions", "transforms", "custom_gradient", "linalg", "keras")
 FEW = (("tape",), 4)  # of a dry run: the folders, and how many tests
 PROCESSES = 8
 START = 15.0  # seconds for collecting, and for the tests that are running when the time is over
@@ -23,7 +22,7 @@ TAIL = 6000
 
 
 def run(s: Setting) -> Found:
-    folders, most = FEW if s.emulated else (FOLDERS, None)
+    folders, most = FEW if s.emulated else (_folders(), None)
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "tests.json"
         command = [sys.executable, "-m", "pytest", "-q", "-p", "tools.gpu_check.within", "-p", "no:cacheprovider"]
@@ -40,6 +39,12 @@ def run(s: Setting) -> Found:
         f"{counts['passed']} tests passed, {counts['skipped']} skipped, of {told['collected']}; the others had no time"
     )
     return Found(text, counts | {"collected": told["collected"]})
+
+
+def _folders() -> list[str]:
+    """Those whose tests depend on where tensors are."""
+    found = {file.parent.name for file in (ROOT / "tests").glob("*/test_*.py")}
+    return sorted(found - set(ALIKE))
 
 
 def _processes(s: Setting) -> list[str]:
