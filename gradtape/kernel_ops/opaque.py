@@ -13,7 +13,7 @@ from gradtape.api.layout import reshape
 from gradtape.api.reductions import reduce_sum
 from gradtape.ir.aval import Aval
 from gradtape.ir.bounded import Bounded
-from gradtape.ir.dtypes import DType
+from gradtape.ir.dtypes import DType, of_numpy
 from gradtape.ir.expr import Expr, symbol
 from gradtape.ir.graph import Node, Value
 from gradtape.kernel_ops.base import KernelOp
@@ -78,19 +78,16 @@ class OpaqueKernel(KernelOp):
     def _tensors(self, operands: Sequence[Any]) -> list[Tensor]:
         """Operands as tensors; what is none takes the dtype that the kernel declares, or that of its letter."""
         read = [v.read() if isinstance(v, Variable) else v for v in operands]
-        given = list(zip(read, self._declared(), strict=True))
+        if all(isinstance(v, Tensor) for v in read):
+            return read
+        given = [(v, d, _dtype_of(v)) for v, d in zip(read, self._declared(), strict=True)]
         known: dict[str, DType] = {}
-        for is_first in (_is_tensor, _is_array, _has_fraction, lambda v: True):
-            for v, d in given:
-                if isinstance(d, str) and is_first(v) and (d or _has_fraction(v)):
-                    known.setdefault(d, convert(v).dtype)
-        return [v if isinstance(v, Tensor) else self._converted(v, d, known) for v, d in given]
-
-    def _converted(self, value: Any, declared: DType | str, known: Mapping[str, DType]) -> Tensor:
-        """What is no tensor as one. Beside operands without a declared type, only what has fractions changes."""
-        if isinstance(declared, DType):
-            return convert(value, declared)
-        return convert(value, known[declared] if declared or _has_fraction(value) else None)
+        for kind in (Tensor, np.ndarray | np.generic, object):
+            for is_floating in (True, False):
+                for v, d, own in given:
+                    if isinstance(d, str) and isinstance(v, kind) and own.is_floating is is_floating:
+                        known.setdefault(d, own)
+        return [v if isinstance(v, Tensor) else convert(v, _taken(d, own, known)) for v, d, own in given]
 
     def _declared(self) -> list[DType | str]:
         """Dtypes or letters of the operands; no letter where the kernel does not say."""
@@ -229,16 +226,19 @@ class OpaqueKernel(KernelOp):
         return found
 
 
-def _is_tensor(value: Any) -> bool:
-    return isinstance(value, Tensor)
+def _dtype_of(value: Any) -> DType:
+    """The dtype that a value has by itself."""
+    if isinstance(value, Tensor):
+        return value._aval.dtype
+    return of_numpy(value.dtype) if isinstance(value, np.ndarray | np.generic) else convert(value).dtype
 
 
-def _is_array(value: Any) -> bool:
-    return isinstance(value, np.ndarray | np.generic)
-
-
-def _has_fraction(value: Any) -> bool:
-    return convert(value).dtype.is_floating
+def _taken(declared: DType | str, own: DType, known: Mapping[str, DType]) -> DType | None:
+    """The dtype that a value takes which is no tensor. Of a kernel that does not say its types, only what has fractions
+    takes that of others."""
+    if isinstance(declared, DType):
+        return declared
+    return known[declared] if declared or own.is_floating else None
 
 
 def _plain(value: Any, name: str, op: str) -> Any:

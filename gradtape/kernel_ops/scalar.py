@@ -38,9 +38,12 @@ class ScalarKernel(KernelOp):
             raise TypeError(f"The scalar function `{name}` should have a parameter that is an operand.")
         self.symbols = {n: symbol(f"x{k}") for k, n in enumerate(self.names)}
         self.formulas: Bounded[Any, Formula] = Bounded(KEPT)
+        self.usual: Formula | None = None  # that of a call without static parameters
         functools.update_wrapper(self, self.function, assigned=("__doc__", "__module__"), updated=())
 
     def __call__(self, *operands: Any, **static: Any) -> Any:
+        if self.usual is not None and not static and len(operands) == len(self.names):
+            return self.usual(operands)
         bound = self.signature.bind(*operands, **static)
         bound.apply_defaults()
         known = {n: v for n, v in bound.arguments.items() if n not in self.symbols}
@@ -50,6 +53,8 @@ class ScalarKernel(KernelOp):
             if "unhashable" not in str(e):
                 raise
             raise TypeError(f"The parameters of `{self.name}` that are given by name should be numbers: {e}.") from None
+        if not static:
+            self.usual = formula
         return formula([bound.arguments[n] for n in self.names])
 
     def _formula(self, known: dict[str, Any]) -> Formula:

@@ -4,6 +4,7 @@ A kernel is given its operands with their loop axes made one, which it goes over
 
 from __future__ import annotations
 
+import functools
 import inspect
 import math
 import warnings
@@ -12,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from gradtape.ir.aval import Aval, aval, aval_of
+from gradtape.ir.bounded import Bounded
 from gradtape.ir.dtypes import DType
 from gradtape.ir.errors import UnimplementedError
 from gradtape.ir.expr import Expr, mentions
@@ -25,6 +27,7 @@ from gradtape.ops.opaque import Opaque
 from gradtape.ops.pointwise import instantiate, masked
 from gradtape.ops.signatures import Dims, Signature, repeated
 
+KEPT = 64  # shapes of operands for which layouts are remembered
 THREADS = 256  # of a block, where nobody says otherwise
 MOST_BLOCKS = (1 << 31) - 1
 SIZE = "size"  # how a kernel calls the number of its loops
@@ -196,6 +199,7 @@ class KernelStep(Opaque):
     ) -> None:
         self.kernel, self.pulls, self.partials, self.linear = kernel, rule, partials, frozenset(linear)
         self.warned = False
+        self.layouts: Bounded[Any, Layout] = Bounded(KEPT)
         super().__init__(
             f"kernel_op_{kernel.name}",
             self.on_host,
@@ -208,7 +212,8 @@ class KernelStep(Opaque):
         )
 
     def layout(self, avals: Sequence[Aval], rows: int, static: Static) -> Layout:
-        return self.kernel.layout(avals, rows, values_of(static))
+        make = functools.partial(self.kernel.layout, avals, rows, values_of(static))
+        return self.layouts.find((tuple(avals), rows, static), make)
 
     def is_linear(self, which: Collection[int], static: Static) -> bool:
         """Whether it is linear in operands, alone and together: by its partials, or as its user says."""
