@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.ir.aval import aval
+from gradtape.ir.aval import aval, aval_of
 from gradtape.ir.dtypes import DType, as_dtype, bool_, complex128, float32, int32, of_numpy, string
 from gradtape.ir.shapes import TensorShape
-from gradtape.runtime.devices import placed
+from gradtape.runtime.devices import of_others, on_host, own_copy, placed
 from gradtape.runtime.state import STATE, quietly
 from gradtape.runtime.tensor import Tensor, from_array, wrap
 
@@ -37,11 +37,21 @@ def convert(value: Any, dtype: DType | None = None) -> Tensor:
     if type(value) in _PYTHON:
         made = _scalar(value, dtype)
         return wrap(placed(made._array), made._aval) if STATE.place else made
+    if (array := of_others(value)) is not None:
+        return _of_dtype(_copied(array), dtype)
     if isinstance(value, TensorShape):
         value = np.array(value.as_list(), np.int32)
     if isinstance(value, list | tuple) and _holds_tensor(value):
         return _stacked(value, dtype)
     return _array(value, dtype)
+
+
+def _copied(array: Any) -> Tensor:
+    """A tensor of what an array of the device holds now; whoever it belongs to may change it."""
+    made = aval_of(array)
+    if STATE.place == "CPU":
+        return wrap(on_host(array), made)
+    return wrap(own_copy(array), made)
 
 
 def requested(value: Any, dtype: DType | None) -> Tensor:

@@ -33,6 +33,7 @@ from gradtape.transforms.simplify import flattened, simplify
 from gradtape.transforms.together import together
 
 FEW = 64  # integers that stay on the host
+DLPACK_CUDA = 2  # the kind of device, by DLPack
 
 Kernel = Callable[..., Any]
 
@@ -89,6 +90,20 @@ def prepared(graph: Graph) -> Graph:
     runs = together(fuse(graph, spells_cuda, 1, siblings=True))
     show("plan", "what runs on the device", lambda: runs)
     return runs
+
+
+def of_others(value: Any) -> Any:
+    """The array of the device that an object is, or that it gives by DLPack without a copy: CuPy's, PyTorch's and such.
+    None where it is none."""
+    device = DEVICES.device
+    if device is None or isinstance(value, np.ndarray | np.generic):
+        return None
+    if device.cuda.owns(value):
+        return value
+    where = getattr(type(value), "__dlpack_device__", None)
+    if where is None or isinstance(value, type) or where(value)[0] != DLPACK_CUDA:
+        return None
+    return device.cuda.xp.from_dlpack(value)
 
 
 def on_host(array: Any) -> Any:

@@ -11,6 +11,7 @@ from gradtape.ir.aval import Aval, aval
 from gradtape.ir.dtypes import as_dtype, float32
 from gradtape.ir.shapes import TensorShape
 from gradtape.runtime.convert import convert
+from gradtape.runtime.devices import of_others
 from gradtape.runtime.tensor import Tensor
 from gradtape.runtime.variable import Variable
 
@@ -73,7 +74,9 @@ def common_shape(a: Any, b: Any) -> tuple[int | None, ...] | None:
 
 def as_argument(x: Any) -> Any:
     """An argument as the function gets it: arrays are tensors."""
-    return convert(x) if isinstance(x, np.ndarray | np.generic) else x
+    if isinstance(x, np.ndarray | np.generic):
+        return convert(x)
+    return x if isinstance(x, Tensor | Variable) or of_others(x) is None else convert(x)
 
 
 def key_of(x: Any) -> Any:

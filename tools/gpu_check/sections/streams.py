@@ -49,6 +49,7 @@ def run(s: Setting) -> Found:
     with second:
         found = s.xp.asnumpy(copied)
     agree("what a second stream took by DLPack", found, wanted, 0.0)
+    agree("a tensor of what was taken", tf.constant(taken).numpy(), wanted, 0.0)
     s.wait()
     with second:
         elsewhere = chain().numpy()
