@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import optree
 
 from gradtape.questions import check_loop, check_rows
@@ -88,7 +89,7 @@ class BatchJacobians(Recording):
             self._pop()
         of = target_of(target)
         wanted, structure = sources_of(source)
-        axes = (batch_axes,) if isinstance(batch_axes, int) else tuple(batch_axes)
+        axes = (int(batch_axes),) if isinstance(batch_axes, int | np.integer) else tuple(batch_axes)
         for x in wanted:
             _check_batch(of, x, axes)
         axes = tuple(k % of.ndim for k in axes)

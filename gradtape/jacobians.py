@@ -169,7 +169,7 @@ class Jacobians(BatchJacobians, Hessians):
         rows, chunks, multiply-adds, bytes, peak memory, steps. The arguments are those of `jacobian`.
 
         Raises:
-          ValueError: the tape has not recorded the target, or does not watch the source.
+          ValueError: the tape has not recorded the target, does not watch the source, or there are several sources.
 
         >>> import gradtape as tf
         >>> x = tf.constant([1.0, 2.0])
@@ -182,7 +182,10 @@ class Jacobians(BatchJacobians, Hessians):
         self._usable()
         check_rows(parallel_iterations, mode)
         of = target_of(target)
-        ((x,), _) = sources_of(source)
+        sources, _ = sources_of(source)
+        if len(sources) != 1:
+            raise ValueError(f"`plan_jacobian` takes one source, got {len(sources)}. Ask for the plan of each.")
+        (x,) = sources
         slots: dict[int, int] = self._recorder.slots if self._recorder else {}
         if self._recorder is None or slots.get(of._id, 0) <= 0 or slots.get(x._id, 0) <= 0:
             raise ValueError("`plan_jacobian` wants a target that this tape has recorded and a source that it watches.")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from gradtape.runtime.jacobian import MODES
 
 
@@ -10,8 +12,9 @@ def check_rows(parallel_iterations: int | None, mode: str) -> None:
 
     Raises:
       ValueError: they do not."""
-    if parallel_iterations is not None and int(parallel_iterations) < 1:
-        raise ValueError(f"`parallel_iterations` should be a positive number or None, got {parallel_iterations}.")
+    whole = isinstance(parallel_iterations, int | np.integer) and not isinstance(parallel_iterations, bool)
+    if parallel_iterations is not None and (not whole or parallel_iterations < 1):
+        raise ValueError(f"`parallel_iterations` should be a positive integer or None, got {parallel_iterations!r}.")
     if mode not in MODES:
         raise ValueError(f"`mode` should be one of {', '.join(map(repr, MODES))}, got {mode!r}.")
 

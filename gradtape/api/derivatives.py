@@ -7,7 +7,7 @@ from typing import Any
 
 import optree
 
-from gradtape.api.creation import convert_to_tensor
+from gradtape.api.creation import convert_to_tensor, zeros_like
 from gradtape.api.elementwise import identity, sqrt
 from gradtape.api.mapping import mapped, vectorized_map
 from gradtape.api.reductions import reduce_sum
@@ -30,6 +30,19 @@ def _tensors(structure: Any) -> Any:
     return made[0] if spec is None else optree.tree_unflatten(spec, made)
 
 
+def _arguments(primals: Any, vectors: Any, who: str) -> list[Any]:
+    """The arguments of a function, given as a list beside a list of vectors."""
+    for name, given in (("primals", primals), ("vectors", vectors)):
+        if not isinstance(given, list | tuple):
+            raise TypeError(
+                f"`{who}` takes a list of {name}, one per argument of the function, got {type(given).__name__}. Write "
+                f"`{who}(fn, [x], [v])` for a function of one argument."
+            )
+    if len(primals) != len(vectors):
+        raise ValueError(f"`{who}` takes a tangent per argument, got {len(vectors)} for {len(primals)}.")
+    return [_tensors(p) for p in primals]
+
+
 def jvp(fn: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
     """The value of fn and its derivative along a direction, by forward mode.
 
@@ -49,7 +62,7 @@ def jvp(fn: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any])
     >>> float(value), float(slope)
     (9.0, 6.0)
     """
-    arguments = [_tensors(p) for p in primals]
+    arguments = _arguments(primals, tangents, "jvp")
     with ForwardAccumulator(arguments, list(tangents)) as accumulator:
         value = fn(*arguments)
     return value, accumulator.jvp(value, ZERO)
@@ -108,7 +121,7 @@ def linearize(fn: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[...,
 
 def _zeros(structure: Any) -> Any:
     leaves, spec = flatten(structure)
-    made = [convert_to_tensor(x) * 0 for x in leaves]
+    made = [zeros_like(x) for x in leaves]
     return made[0] if spec is None else optree.tree_unflatten(spec, made)
 
 
@@ -128,7 +141,7 @@ def hvp(fn: Callable[..., Any], primals: Sequence[Any], vectors: Sequence[Any]) 
     >>> float(gradients[0]), float(products[0])
     (12.0, 12.0)
     """
-    arguments = [_tensors(p) for p in primals]
+    arguments = _arguments(primals, vectors, "hvp")
     with ForwardAccumulator(arguments, list(vectors)) as accumulator:
         with GradientTape() as tape:
             tape.watch(arguments)
@@ -188,6 +201,7 @@ def gauss_newton_product(
 
     Source: Schraudolph, "Fast curvature matrix-vector products for second-order gradient descent" (2002).
     """
+    _arguments(primals, vectors, "gauss_newton_product")
     value, pushed = jvp(fn, primals, vectors)
     _, (curved,) = hvp(loss, [value], [pushed])
     _, pullback = vjp(fn, *primals)
@@ -283,5 +297,5 @@ def divergence(fn: Callable[[Any], Any], x: Any) -> Tensor:
 def _trace(tape: GradientTape, target: Any, source: Any) -> Tensor:
     found = tape.jacobian(target, source, structured=True)
     if found is None:
-        return reduce_sum(convert_to_tensor(source)) * 0
+        return zeros_like(reduce_sum(convert_to_tensor(source)))
     return reduce_sum(found.diagonal())

@@ -22,17 +22,22 @@ from gradtape.ir.graph import Graph, Value
 from gradtape.ir.index import Index
 from gradtape.ir.shapes import shape_text, size_of
 from gradtape.kernels.memory import POOL
+from gradtape.ops.comparison import SELECT
 from gradtape.ops.op import emit
+from gradtape.ops.reductions import REDUCE_SUM
 from gradtape.runtime.backward import PROGRAMS, CompiledGraph
 from gradtape.runtime.devices import DEVICES, empty_beside, is_on_device, on_host
-from gradtape.runtime.jacobian import vectorized_rows
+from gradtape.runtime.dispatch import execute, unary
+from gradtape.runtime.jacobian import reachable, vectorized_rows
 from gradtape.runtime.pullback import Backward, Reads, traced_backward
 from gradtape.runtime.record import Path, Recorder, TrieNode
 from gradtape.runtime.tensor import Tensor, from_array, wrap
 from gradtape.transforms.peak import peak_bytes
+from gradtape.transforms.rows.builder import Builder
 from gradtape.transforms.rows.leaving import dense
 from gradtape.transforms.rows.letters import Letter, Pair, whole
-from gradtape.transforms.rows.terms import Rows, Term, rows_of
+from gradtape.transforms.rows.products import nonzeros
+from gradtape.transforms.rows.terms import Rows, Term, rows_of, seed
 
 STEPS_OF_A_BAR = 16
 UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 2**10, "mi": 2**20, "gi": 2**30}
@@ -93,6 +98,7 @@ class ChunkProgram:
         self.used = False
         self.backward = backward
         self.plans: dict[int, tuple[Reads, CompiledGraph, int]] = {}
+        self.kept: dict[int, bool] = {}  # by size of a chunk
         dims = self.backward.y.aval.dims
         self.axis = max(range(len(dims)), key=lambda k: dims[k]) if dims else 0
 
@@ -107,13 +113,26 @@ class ChunkProgram:
             self.plans[count] = (reads, compiled, peak_bytes(compiled.runs, again=True))
         return self.plans[count]
 
+    def keeps_structure(self, count: int) -> bool:
+        """Whether the chunks have no more entries that can be other than zero than the rows of the whole Jacobian."""
+        if count not in self.kept:
+            (pulled,), b = self.backward.pulled, self.backward
+            assert pulled is not None
+            _, whole_rows = vectorized_rows(pulled, b.cotangent, seed(b.y.aval.dims, b.y.aval.dtype), b.given)
+            begin = Value(aval((1,), int64))
+            _, rows = self._rows(count, begin)
+            extent = b.y.aval.dims[self.axis] if b.y.aval.dims else 1
+            self.kept[count] = nonzeros(rows) * extent <= nonzeros(whole_rows) * count
+        return self.kept[count]
+
     def _graph(self, count: int, begin: Value) -> Graph:
+        return Graph([], [dense(*self._rows(count, begin))])
+
+    def _rows(self, count: int, begin: Value) -> tuple[Builder, Rows]:
         (pulled,), y = self.backward.pulled, self.backward.y
         assert pulled is not None
         given = [*self.backward.given, begin]
-        seeds = _seed(y.aval, self.axis, count, begin)
-        b, rows = vectorized_rows(pulled, self.backward.cotangent, seeds, given)
-        return Graph([], [dense(b, rows)])
+        return vectorized_rows(pulled, self.backward.cotangent, _seed(y.aval, self.axis, count, begin), given)
 
 
 def _seed(target: Aval, axis: int, count: int, begin: Value) -> Rows:
@@ -136,7 +155,8 @@ def chunked(recorder: Recorder, target: Any, source: Any, mode: str, how: Chunki
     program = chunk_program(recorder, target, source, mode)
     if program.backward.pulled[0] is None:
         return None
-    return _run(program, recorder.saved, target, source, how)
+    of, by = recorder.slots[target._id], recorder.slots[source._id]
+    return _run(program, recorder.saved, target, source, how, functools.cache(lambda: reachable(recorder, of, by)))
 
 
 def chunk_program(recorder: Recorder, target: Any, source: Any, mode: str) -> ChunkProgram:
@@ -171,7 +191,14 @@ def chunks_of(program: ChunkProgram, target: Any, source: Any, how: Chunking) ->
     return count, -(-extent // count)
 
 
-def _run(program: ChunkProgram, saved: Sequence[Tensor], target: Any, source: Any, how: Chunking) -> Tensor:
+def _run(
+    program: ChunkProgram,
+    saved: Sequence[Tensor],
+    target: Any,
+    source: Any,
+    how: Chunking,
+    reached: Callable[[], Tensor | None],
+) -> Tensor:
     dims, full = target._aval.dims, (*target._aval.dims, *source._aval.dims)
     if how.budget is not None:
         POOL.clear()  # what other work left there would come on top
@@ -188,13 +215,14 @@ def _run(program: ChunkProgram, saved: Sequence[Tensor], target: Any, source: An
                 reads, compiled, _ = program.plan(n)
                 begin = from_array(np.array([start], np.int64))
                 (block,) = compiled([*reads.tensors(saved), begin])
+                block = _reached_only(block, _rows_from(start, n, axis, dims), program, n, reached)
                 out = empty_beside(block._array, full) if out is None else out
             except (MemoryError, ResourceExhaustedError):
                 if count == 1:
                     raise
                 count, block = max(1, count // 2), None  # finished rows stay
                 continue
-            where = (slice(None),) * axis + (slice(start, start + n),) if dims else ()
+            where = _rows_from(start, n, axis, dims)
             assert block is not None
             found = block._array if is_on_device(out) else np.asarray(on_host(block._array))
             out[where] = found.reshape(out[where].shape)
@@ -203,6 +231,32 @@ def _run(program: ChunkProgram, saved: Sequence[Tensor], target: Any, source: An
             advance(n * rest)
     out = np.empty(full, source._aval.dtype.numpy_dtype) if out is None else out
     return wrap(out if full else out[()], aval(full, source._aval.dtype))
+
+
+def _rows_from(start: int, count: int, axis: int, dims: tuple[int, ...]) -> tuple[slice, ...]:
+    return (*(slice(None),) * axis, slice(start, start + count)) if dims else ()
+
+
+def _reached_only(
+    block: Tensor, where: tuple[slice, ...], program: ChunkProgram, count: int, reached: Callable[[], Tensor | None]
+) -> Tensor:
+    """Rows in which entries that cannot be reached are zero, also where zeros have met slopes that are not finite: a
+    chunk may have less structure than the whole."""
+    if program.keeps_structure(count) or _all_finite(block):
+        return block
+    mask = reached()
+    if mask is None:
+        return block
+    part = from_array(np.ascontiguousarray(on_host(mask._array)[where]).reshape(block._aval.dims))
+    zero = wrap(block._aval.dtype.numpy_dtype.type(0), aval((), block._aval.dtype))
+    kept: Tensor = execute(SELECT.bind(), (part, block, zero))
+    return kept
+
+
+def _all_finite(block: Tensor) -> bool:
+    """Whether all elements are; their sum is not where one is not. It may say no where the sum is too large."""
+    total = unary(REDUCE_SUM.bind(axes=tuple(range(len(block._aval.dims))), keepdims=False), block)
+    return bool(np.isfinite(on_host(total._array)))
 
 
 @contextlib.contextmanager
@@ -220,6 +274,7 @@ def _bar(rows: int, shown: bool) -> Iterator[Callable[[int], Any]]:
 def _result(out: Any, full: tuple[int, ...], source: Aval) -> Any:
     if not isinstance(out, np.ndarray) or out.shape != full or out.dtype != source.dtype.numpy_dtype:
         got = f"{type(out).__name__} of shape {shape_text(getattr(out, 'shape', None))}"
+        got += f" and dtype {out.dtype}" if hasattr(out, "dtype") else ""
         raise ValueError(
             f"`out` should be a NumPy array of shape {shape_text(full)} and dtype {source.dtype.name}, got {got}."
         )

@@ -13,6 +13,7 @@ from gradtape.runtime.pullback import Backward, traced_backward
 from gradtape.runtime.record import Path, Recorder, TrieNode
 from gradtape.runtime.tensor import Tensor
 from gradtape.transforms.differentiate import leaves, pull_back
+from gradtape.transforms.guarding import guarded
 from gradtape.transforms.linearity import bent_rule, forwards
 
 
@@ -50,6 +51,7 @@ def _pushed(backward: Backward) -> RowsProgram:
     (pushed,) = pull_back(nodes, [p for _, p in live], tangents, [backward.cotangent])
     if pushed is None:
         return RowsProgram([], None, [])
+    pushed = guarded(pushed, tangents, backward.given)
     reads, read = backward.reads([pushed]), leaves([pushed], tangents)
     which: list[int | None] = [live[k][0] for k, t in enumerate(tangents) if any(t is r for r in read)]
     compiled = backward.compiler(Graph([*reads.values, *read], [pushed]))

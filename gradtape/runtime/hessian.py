@@ -84,7 +84,8 @@ def _with_rules(
 
     STATE.watchers = (*outer, note)
     try:
-        traced = {k: traced_rule(rule, recorder.node, k) for k, rule in enumerate(recorder.hosts)}
+        follows = lambda t: slots.get(t._id, 0) > 0  # noqa: E731
+        traced = {k: traced_rule(rule, recorder.node, k, follows=follows) for k, rule in enumerate(recorder.hosts)}
     finally:
         STATE.watchers = outer
     path = Path(recorder.node, {k: r.absent for k, r in traced.items() if r.absent})

@@ -24,6 +24,7 @@ from gradtape.runtime.record import Path, Recorder, TrieNode
 from gradtape.runtime.tensor import Tensor, from_array, wrap
 from gradtape.transforms.cost import cost
 from gradtape.transforms.differentiate import leaves, pull_back
+from gradtape.transforms.guarding import guarded
 from gradtape.transforms.linearity import bent_rule, forwards
 from gradtape.transforms.liveness import without_unread
 from gradtape.transforms.rows.builder import Builder
@@ -159,6 +160,7 @@ def _forward(pulled: Value, y: Value, x: Value, cotangent: Value, given: Sequenc
         return Builder(), rows_of([], y.aval.dims, x.aval.dims, x.aval.dtype)
     # Loops that run again for their residuals carry the cotangent, which nothing reads, and which nobody will give.
     (pushed,) = without_unread(Graph([*given, tangent], [pushed])).outputs
+    pushed = guarded(pushed, [tangent], given)
     if y.aval.dtype.is_complex or x.aval.dtype.is_complex:
         tangent, pushed = _slopes(pushed, tangent, given)
     if pushed.aval.dtype is not x.aval.dtype:  # a Jacobian has its source's dtype
@@ -239,15 +241,23 @@ def batch_looped(
 
 def _masked(recorder: Recorder, target: Tensor, source: int, batch: Batch, result: Tensor | None) -> Tensor | None:
     """Entries that cannot be reached are zero: in a row that does not depend on a pole, 0 · inf is no number."""
-    slot = recorder.slots[target._id]
-    make: Any = functools.partial(_reach, recorder.node, slot, source, batch)
-    program: Any = PROGRAMS.find(recorder.node, ("reach", slot, source, batch), make)
-    if result is None or program.compiled is None:
+    reached = None if result is None else reachable(recorder, recorder.slots[target._id], source, batch)
+    if result is None or reached is None:
         return result
-    (reached,) = program.compiled([recorder.saved[i] for i in program.saved])
     zero = wrap(result._aval.dtype.numpy_dtype.type(0), aval((), result._aval.dtype))
     masked: Tensor = execute(SELECT.bind(), (reached, result, zero))
     return masked
+
+
+def reachable(recorder: Recorder, target: int, source: int, batch: Batch = None) -> Tensor | None:
+    """Where an entry of the Jacobian of a target slot can be other than zero; None where nothing is known of that."""
+    make: Any = functools.partial(_reach, recorder.node, target, source, batch)
+    program: Any = PROGRAMS.find(recorder.node, ("reach", target, source, batch), make)
+    if program.compiled is None:
+        return None
+    found: Tensor
+    (found,) = program.compiled([recorder.saved[i] for i in program.saved])
+    return found
 
 
 def _reach(end: TrieNode, target: int, source: int, batch: Batch) -> Any:

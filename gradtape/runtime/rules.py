@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gradtape.ir.aval import Aval
 from gradtape.ir.bounded import Bounded
 from gradtape.ir.graph import Graph, Node, Value, order, structure
 from gradtape.ops.call import HostRule, bent
+from gradtape.ops.op import Step
 from gradtape.runtime.backward import CompiledGraph
 from gradtape.runtime.pushing import pushed_by, transposed
 from gradtape.runtime.record import Path, Rule, TrieNode
 from gradtape.runtime.tensor import Tensor
-from gradtape.runtime.trace import Tracer
+from gradtape.runtime.trace import Tracer, traced
 from gradtape.runtime.vectorized import MAX_GRAPHS
 from gradtape.transforms.differentiate import zeros
 from gradtape.transforms.linearity import is_linear
@@ -32,13 +34,27 @@ class TracedRule:
     linear: bool
 
 
-def traced_rule(rule: Rule, end: TrieNode, ordinal: int, forward: bool = False) -> TracedRule:
+class RuleTracer(Tracer):
+    """The graph of a rule in which what is computed of some tensors with values is part of it, too."""
+
+    def __init__(self, inputs: Sequence[Aval], follows: Callable[[Tensor], bool]) -> None:
+        super().__init__(inputs)
+        self.follows = follows
+
+    def take(self, step: Step, inputs: Sequence[Tensor]) -> Any:
+        return traced(step, inputs, self) if any(map(self.follows, inputs)) else super().take(step, inputs)
+
+
+def traced_rule(
+    rule: Rule, end: TrieNode, ordinal: int, forward: bool = False, follows: Callable[[Tensor], bool] | None = None
+) -> TracedRule:
     """Run a rule on symbolic cotangents; or, for forward mode, its JVP on symbolic tangents, where it has one, which is
-    then transposed."""
+    then transposed. `follows`: by which tensors the rule will be differentiated."""
     node = next(n for n in Path(end, {}).nodes if n.step.params.get("ordinal") == ordinal)
     if forward and rule.push is not None:
         return _traced_push(rule, node)
-    tracer = Tracer([v.aval for v in node.outputs if v.aval.dtype.is_differentiable])
+    cotangents = [v.aval for v in node.outputs if v.aval.dtype.is_differentiable]
+    tracer = Tracer(cotangents) if follows is None else RuleTracer(cotangents, follows)
     found = tracer.run(lambda: rule(*tracer.symbols))
     return _traced(rule, node, tracer, tracer.inputs, [None if a is None else tracer.value_of(a) for a in found])
 

@@ -90,10 +90,10 @@ class Tracer:
         return None
 
 
-def traced(step: Step, inputs: Sequence[Tensor]) -> Any:
-    """A step as a node in the graph of the innermost tracer that one of its operands belongs to; its result, or a
-    tuple of results."""
-    results = _innermost(inputs).apply(step, inputs)
+def traced(step: Step, inputs: Sequence[Tensor], tracer: Tracer | None = None) -> Any:
+    """A step as a node in the graph of a tracer (by default the innermost one that one of its operands belongs to); its
+    result, or a tuple of results."""
+    results = (tracer or _innermost(inputs)).apply(step, inputs)
     for recorder in STATE.recorders:
         recorder.record(step, inputs, results)
     return results[0] if len(results) == 1 else results

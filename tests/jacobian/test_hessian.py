@@ -179,6 +179,42 @@ def odd(x: Any) -> Any:
     return h * h, lambda up: up * h * 3.0
 
 
+@tf.custom_gradient
+def cube(x: Any) -> Any:
+    """A rule that computes with its argument, and not only with what the function made of it."""
+    return x**3, lambda up: up * 3.0 * tf.square(x)
+
+
+@tf.custom_gradient
+def log1pexp(x: Any) -> Any:
+    e = tf.exp(x)
+    return tf.math.log(1 + e), lambda up: up * (1 - 1 / (1 + e))
+
+
+def overridden(x: Any) -> Any:
+    with tf.override_gradient({"sin": lambda op, up: up * tf.cos(op.inputs[0]) * op.inputs[0]}):
+        return tf.sin(x)
+
+
+@pytest.mark.parametrize("traced", [False, True])
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: tf.reduce_sum(cube(x)),
+        lambda x: tf.reduce_sum(cube(cube(x) * x) * cube(x)),
+        lambda x: tf.reduce_sum(log1pexp(x) * tf.exp(x)),
+        lambda x: tf.reduce_sum(overridden(x) ** 2),
+        lambda x: tf.reduce_sum(tf.recompute_grad(lambda v: tf.sin(v) * tf.exp(v))(x * x)),
+    ],
+)
+def test_through_rules_that_compute_with_what_the_sources_made(function: Any, traced: bool) -> None:
+    x = tf.constant(X)
+    want = nested(function, x)
+    assert want.any()
+    found = tf.function(lambda x: tf.hessian(function, x))(x) if traced else tf.hessian(function, x)
+    np.testing.assert_allclose(found.numpy(), want, rtol=1e-9)
+
+
 @pytest.mark.parametrize(
     "function",
     [
@@ -199,7 +235,7 @@ def test_through_a_custom_rule_that_reads_a_variable() -> None:
 
     @tf.custom_gradient
     def scaled(x: Any) -> Any:
-        return v * x, lambda up, variables: (up * v * x, [up * x * x])
+        return v * x, lambda up, variables: (up * v**2 * x, [up * tf.square(x) * tf.exp(v)])
 
     with tf.GradientTape(persistent=True) as outer:
         outer.watch(x)
