@@ -21,7 +21,7 @@ from tools.gpu_check.meter import Meter
 from tools.gpu_check.needs import ROOT
 from tools.gpu_check.outcome import Found
 
-RACES = ("mlp_batch_jac", "train_mlp_adam", "mlp_hessian_kernel", "bn_jac", "training")
+RACES = ("mlp_batch_jac", "train_mlp_adam", "mlp_hessian_kernel", "conv_batch_jac", "training")
 COMPARED = ("torch", "jax")
 FIRST = 12.0  # seconds that a race beside peers takes at least: they compile
 
