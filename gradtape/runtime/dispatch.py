@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from gradtape.ir.dtypes import string
 from gradtape.ir.errors import InvalidArgumentError, ResourceExhaustedError
 from gradtape.ops.op import Step
 from gradtape.runtime.eager import eager
@@ -41,7 +42,7 @@ def execute(step: Step, inputs: Sequence[Tensor]) -> Any:
 
 
 def _wrapped(array: Any, aval: Any) -> Tensor:
-    return wrap(array if aval.shape else array[()], aval)
+    return wrap(array[()] if not aval.shape and aval.dtype is not string else array, aval)
 
 
 def unary(step: Step, x: Tensor) -> Tensor:
@@ -64,7 +65,7 @@ def unary(step: Step, x: Tensor) -> Tensor:
         raise explained(step, (x,), e) from e
     t = _new(EagerTensor)
     aval = t._aval = outs[0]
-    t._array = array if aval.shape else array[()]
+    t._array = array[()] if not aval.shape and aval.dtype is not string else array
     t._id = new_id()
     if state.recorders:
         for recorder in state.recorders:
@@ -92,7 +93,7 @@ def binary(step: Step, x: Tensor, y: Tensor) -> Tensor:
         raise explained(step, (x, y), e) from e
     t = _new(EagerTensor)
     aval = t._aval = outs[0]
-    t._array = array if aval.shape else array[()]
+    t._array = array[()] if not aval.shape and aval.dtype is not string else array
     t._id = new_id()
     if state.recorders:
         for recorder in state.recorders:

@@ -196,3 +196,11 @@ def test_what_is_known_of_a_tensor() -> None:
         x.set_shape([3, 2])
     assert x.ref().deref() is x
     assert len({x.ref(), x.ref(), tf.constant(1.0).ref()}) == 2
+
+
+def test_single_strings_are_tensors_like_others() -> None:
+    words = tf.constant(["a", "b"])
+    assert str(words[0]) == "tf.Tensor(b'a', shape=(), dtype=string)" and words[1].numpy() == b"b"
+    np.testing.assert_array_equal(tf.stack([words[1], words[0]]).numpy(), [b"b", b"a"])
+    np.testing.assert_array_equal(words[0][None].numpy(), [b"a"])
+    assert bool(words[0] == "a") and not bool(tf.equal(words[1], "a"))
