@@ -10,6 +10,7 @@ import os
 import sys
 import threading
 import warnings
+import weakref
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -35,6 +36,7 @@ AFTER = 2  # calls with operands that lie alike
 MOST_COPIED = 64 << 20  # bytes a launch; where more is copied, launches one by one cost less
 MOST_BYTES = 1 << 30  # that a graph holds between its launches
 MOST_CAPTURES = 4  # of one trace, whose places were held by others
+MOST_GRAPHS = 16  # of one function: each holds memory
 MOST_HELD = 8  # calls in which one was held
 KEPT = 2  # copies of a result that wait for the next launch
 ALIGNED = 16  # bytes
@@ -70,6 +72,7 @@ class Capturing:
     def __init__(self, name: str, wanted: bool | None) -> None:
         self.name, self.wanted = name, wanted
         self.has_warned = False
+        self.live: weakref.WeakSet[Replay] = weakref.WeakSet()  # the graphs of all traces
 
     @property
     def after(self) -> int | None:
@@ -78,15 +81,15 @@ class Capturing:
             return None
         return 1 if self.wanted else AFTER
 
-    def warn(self, why: str) -> None:
-        """Say, once, why a function is not done by one launch."""
+    def warn(self, why: str, frames: int) -> None:
+        """Say, once, why a function is not done by one launch; `frames`: between here and the trace."""
         if not self.has_warned:
             self.has_warned = True
             warnings.warn(
                 f"`{self.name}` is not captured into a CUDA graph, and its steps are launched one by one: {why}. With "
                 "`jit_compile=False`, or GRADTAPE_CUDA_GRAPHS=never, nobody tries.",
                 RuntimeWarning,
-                stacklevel=5,
+                stacklevel=4 + frames,
             )
 
 
@@ -114,12 +117,12 @@ class Replays:
                 if held is None:
                     return replay.launch(tensors)
             if held is None or replay.is_left(held):
-                del self.graphs[lie]
+                self.graphs.pop(lie, None)
                 self.calls[lie] = (capturing.after or 0) - 1  # captured again after this call
             else:  # somebody's old value stays his, and the new one is made elsewhere
                 self.held += 1
                 if self.held == MOST_HELD:
-                    capturing.warn(f"somebody holds a value of `{held.name}` in most calls; `.numpy()` gives copies")
+                    capturing.warn(f"somebody holds a value of `{held.name}` in most calls; `.numpy()` gives copies", 1)
         return None
 
     def note(self, trace: Trace, tensors: Sequence[Tensor], capturing: Capturing) -> None:
@@ -128,27 +131,34 @@ class Replays:
         if after is None or self.is_refused or not _runs_alone():
             return
         lie = _lie(tensors)
-        if lie in self.graphs:
+        with LOCK:
+            if lie in self.graphs:
+                return
+            self.calls[lie] += 1
+            if self.calls[lie] == after and _goes_to_device(trace, tensors):
+                self._capture(lie, trace, tensors, capturing)
+
+    def _capture(self, lie: tuple[bool, ...], trace: Trace, tensors: Sequence[Tensor], capturing: Capturing) -> None:
+        self.is_refused = True
+        if not (capturing.wanted or _pays(trace, tensors)):
             return
-        self.calls[lie] += 1
-        if self.calls[lie] != after or not _goes_to_device(trace, tensors):
-            return
-        self.is_refused = not (capturing.wanted or _pays(trace, tensors))
         if self.captures == MOST_CAPTURES:
-            self.is_refused = True
             capturing.warn(
                 f"it was, {MOST_CAPTURES} times, and had to be again: somebody holds values of its variables, or the "
-                "stream or the precision of products changes"
+                "stream or the precision of products changes",
+                2,
             )
-        if self.is_refused:
-            return
-        self.captures += 1
-        try:
-            with LOCK:
+        elif len(capturing.live) == MOST_GRAPHS:
+            capturing.warn(f"it is, for {MOST_GRAPHS} choices of shapes, but not for more", 2)
+        else:
+            self.captures += 1
+            try:
                 self.graphs[lie] = quietly(Replay, trace, tensors)
-        except FAILURES as e:
-            self.is_refused = True
-            capturing.warn(str(e).splitlines()[0])
+            except FAILURES as e:
+                capturing.warn((str(e) or repr(e)).splitlines()[0], 2)
+            else:
+                self.is_refused = False
+                capturing.live.add(self.graphs[lie])
 
 
 def _runs_alone() -> bool:

@@ -95,13 +95,13 @@ class Blas:
             own.handle = self.created()
         stream = self.stream()
         if own.stream != (stream, DETERMINISM.required):
-            self.bind(own.handle, stream, self._workspace(stream) if DETERMINISM.required else None)
+            self.bind(own.handle, stream, self.workspace(stream) if DETERMINISM.required else None)
             own.stream = stream, DETERMINISM.required
         return own.handle
 
-    def _workspace(self, stream: Any) -> Any:
-        """Memory of this thread's handle on a stream. The library takes some from a pool otherwise, and how a product
-        is split up then depends on what other streams do."""
+    def workspace(self, stream: Any) -> Any:
+        """Memory for this thread's products on a stream. The library takes some from a pool otherwise, and how a
+        product is split up then depends on what other streams do."""
         own = self.own
         if stream not in own.workspaces:
             own.workspaces[stream] = self.memory(WORKSPACE)
@@ -133,9 +133,9 @@ class Blas:
 
 
 class GraphProducts:
-    """How one graph computes products: by a handle that no other graph uses while it lives, in memory of its own. While
-    a stream is captured the library must not take memory, so that both are there before: the work first runs without a
-    capture."""
+    """How one graph computes products: by a handle that no other graph uses while it lives, in memory that is there for
+    products on its stream. While a stream is captured the library must not take any, so that both are there before: the
+    work first runs without a capture."""
 
     def __init__(self, blas: Blas) -> None:
         self.blas = blas
@@ -147,7 +147,7 @@ class GraphProducts:
         """The handle, on the current stream."""
         if self.own is None:
             self.own = self.blas.idle.pop() if self.blas.idle else self.blas.created()
-            self.workspace = self.blas.memory(WORKSPACE)
+            self.workspace = self.blas.workspace(self.blas.stream())  # graphs on one stream run one after the other
             weakref.finalize(self, self.blas.idle.append, self.own)
         stream = self.blas.stream()
         if stream != self.stream:

@@ -243,6 +243,16 @@ def test_another_shape_is_another_graph(counts: Counts) -> None:
     assert f.experimental_get_tracing_count() == 2
 
 
+def test_only_so_many_graphs_of_a_function(counts: Counts, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gradtape.tracing.replaying.MOST_GRAPHS", 2)
+    f = tf.function(lambda x: tf.sin(x) * 2.0)
+    with pytest.warns(RuntimeWarning, match="it is, for 2 choices of shapes, but not for more") as caught:
+        found = [f(drawn(size)).numpy() for size in (3, 5, 7, 9) for _ in range(3)]
+    assert len(caught) == 1 and counts.graphs == 2
+    for size, y in zip((3, 3, 3, 5, 5, 5, 7, 7, 7, 9, 9, 9), found, strict=True):
+        np.testing.assert_allclose(y, 2 * np.sin(drawn(size).numpy()), rtol=1e-6)
+
+
 def test_unknown_dimensions(counts: Counts) -> None:
     f = tf.function(lambda x: tf.reduce_sum(x * x, 1), input_signature=[tf.TensorSpec([None, 3], tf.float32)])
     for size in (2, 4):
