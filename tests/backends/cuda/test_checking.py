@@ -21,7 +21,7 @@ DTYPES = (np.float16, ml_dtypes.bfloat16, np.float32, np.float64, np.complex64, 
 def test_each_element_is_looked_at(bad: float) -> None:
     cases: list[tuple[Any, bool]] = []
     for dtype in DTYPES:
-        for shape in ((), (1,), (3, 7), (2, 0), (70_001,)):
+        for shape in ((), (1,), (3, 7), (2, 0), *([(70_001,)] if dtype is np.float32 else [])):
             good = np.ones(shape, dtype)
             cases.append((good, True))
             for place in {0, good.size // 2, good.size - 1} if good.size else ():
