@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gradtape.ir.dtypes import DType, float64, int32, uint32, uint64
+from gradtape.ir.dtypes import DType, float64, int32, int64, uint32, uint64
 from gradtape.kernels.cuda_entry import ROOMY, Given, blocks_for, entry, integers, program, reach, read, written
 from gradtape.kernels.cuda_launch import CudaProgram, Number
 
@@ -23,6 +23,40 @@ def bits(size: int) -> CudaProgram:
     moved = size * uint32.size + 2 * uint64.size
     lines = ["fill_with_bits(out, state, size);"]
     return program([entry("random_bits", ("drawing.cuh",), given, lines, blocks, moved, comment, ROOMY)])
+
+
+def advanced(rows: int, by: int) -> CudaProgram:
+    """The states of generators `by` draws later, modulo 2¹²⁸, and the sources of the draws at them."""
+    blocks = blocks_for(rows)
+    given = [
+        written("after", "int64", 0),
+        written("sources", "uint64", 1),
+        read("states", "int64", 0),
+        *integers(uint64, by_low=by & (1 << 64) - 1, by_high=by >> 64),
+        *integers(reach(3 * rows, blocks, 3), size=rows),
+    ]
+    comment = ["// States that go on, and the keys and counters of what is drawn at them"]
+    lines = ["advance(after, sources, states, by_low, by_high, size);"]
+    moved = rows * (6 * int64.size + 2 * uint64.size)
+    return program([entry("random_next", ("drawing.cuh",), given, lines, blocks, moved, comment)])
+
+
+def sources_of(rows: int, purpose: int, more: int) -> CudaProgram:
+    """Sources for seeds; operands: the seeds, and `more` further numbers for each, one after the other for all."""
+    blocks = blocks_for(rows)
+    size = rows * max(2, more)
+    given = [
+        written("sources", "uint64", 0),
+        read("seeds", "int64", 0),
+        read("data", "int64", 1),
+        *integers(uint64, purpose=purpose),
+        *integers(int32, count=more),
+        *integers(reach(size, blocks, max(2, more)), size=rows),
+    ]
+    comment = ["// Keys made of seeds, a purpose and further numbers"]
+    lines = ["mix_seeds(sources, seeds, data, purpose, count, size);"]
+    moved = rows * ((2 + more) * int64.size + 2 * uint64.size)
+    return program([entry("random_source", ("drawing.cuh",), given, lines, blocks, moved, comment)])
 
 
 def integers_between(dtype: DType, size: int, low: int, span: int, limit: int) -> CudaProgram:

@@ -10,15 +10,14 @@ import numpy as np
 
 from gradtape.api import draws
 from gradtape.api.arguments import dimensions, integer, integers
-from gradtape.api.streams import Source, symbolic_source
 from gradtape.ir.determinism import DETERMINISM
 from gradtape.ir.dtypes import as_dtype, float32, uint64
 from gradtape.ir.errors import InvalidArgumentError
 from gradtape.ops.random_bits import MASK, mixed
+from gradtape.ops.random_states import RANDOM_NEXT
 from gradtape.runtime.convert import convert
-from gradtape.runtime.hosted import hosted
-from gradtape.runtime.tensor import SymbolicTensor, Tensor, from_array
-from gradtape.runtime.trace import function_tracer
+from gradtape.runtime.dispatch import execute
+from gradtape.runtime.tensor import Tensor, from_array
 from gradtape.runtime.variable import Variable
 
 PHILOX = 1  # the number of the one algorithm
@@ -122,20 +121,19 @@ class Generator:
         Returns:
           The state before.
         """
-        by = integer(delta, "delta")
-        if function_tracer() is not None:
-            before = self._state.read()
-            self._state.assign(hosted(lambda words: _counted(words, by), [before], [before._aval])[0])
-            return before
-        words = self._state.numpy()
-        self._state.assign(_counted(words, by))
-        return from_array(words)
+        before = self._state.read()
+        self._advanced(before, integer(delta, "delta"))
+        return before
 
-    def _next(self) -> Source | Tensor:
-        before = self.skip(1)
-        if isinstance(before, SymbolicTensor):
-            return symbolic_source(_source, [before])
-        return Source(*_source(before.numpy()))
+    def _next(self) -> Tensor:
+        return self._advanced(self._state.read(), 1)
+
+    def _advanced(self, state: Tensor, by: int) -> Tensor:
+        """Go on so many draws from a state; the source of the draw there."""
+        after, source = execute(RANDOM_NEXT.bind(by=by), (state,))
+        self._state.assign(after)
+        made: Tensor = source
+        return made
 
     # ------------------------------------------------------------------ numbers
 
@@ -192,18 +190,6 @@ class Generator:
 
     def __repr__(self) -> str:
         return f"<tf.random.Generator: state={self._state.numpy().tolist()}>"
-
-
-def _counted(words: Any, by: int) -> Any:
-    """A state some draws later."""
-    low, high, key = (int(n) & MASK for n in words)
-    return _state((low | high << 64) + by, key)
-
-
-def _source(words: Any) -> tuple[int, int]:
-    """The key and the counter of the next draw."""
-    low, high, key = (int(n) & MASK for n in words)
-    return mixed(key, high), low
 
 
 def _state(counter: int, key: int) -> Any:

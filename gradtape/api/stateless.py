@@ -4,39 +4,33 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from gradtape.api import draws
 from gradtape.api.arguments import dimensions, integer
-from gradtape.api.streams import Source, symbolic_source
+from gradtape.api.elementwise import cast
+from gradtape.api.streams import Source
 from gradtape.ir.dtypes import as_dtype, float32, int32, int64
 from gradtape.ir.errors import InvalidArgumentError
 from gradtape.ops.gamma_draws import GAMMA_DRAWN
 from gradtape.ops.layout import BROADCAST_TO
-from gradtape.ops.random_bits import MASK, mixed
+from gradtape.ops.random_bits import mixed
+from gradtape.ops.random_states import RANDOM_SOURCE
 from gradtape.runtime.convert import convert
-from gradtape.runtime.dispatch import binary, unary
+from gradtape.runtime.devices import is_on_device
+from gradtape.runtime.dispatch import binary, execute, unary
 from gradtape.runtime.operators import operand
 from gradtape.runtime.tensor import SymbolicTensor, Tensor
 
 
 def _source(seed: Any, purpose: int, *more: Any) -> Source | Tensor:
     """The source of a draw for a seed of two integers; each distribution has its own."""
-
-    def make(pair: Any, *numbers: Any) -> tuple[int, int]:
-        return mixed(*_pair(pair), purpose, *(integer(n, "data") for n in numbers)), 0
-
-    given = [seed, *more]
-    if any(isinstance(t, SymbolicTensor) for t in given):
-        return symbolic_source(make, [convert(t) for t in given])
-    return Source(*make(*given))
-
-
-def _pair(seed: Any) -> tuple[int, int]:
-    pair = np.asarray(convert(seed))
-    if pair.shape != (2,) or pair.dtype.kind not in "iu":
-        raise InvalidArgumentError(f"`seed` should be two integers, got {pair!r}. Write `seed=[1, 2]`.")
-    return int(pair[0]) & MASK, int(pair[1]) & MASK
+    pair = convert(seed)
+    if pair._aval.dims != (2,) or not pair._aval.dtype.is_integer:
+        raise InvalidArgumentError(f"`seed` should be two integers, got {seed!r}. Write `seed=[1, 2]`.")
+    given = [pair, *map(convert, more)]
+    if any(isinstance(t, SymbolicTensor) or is_on_device(t._array) for t in given):
+        source: Tensor = execute(RANDOM_SOURCE.bind(purpose=purpose), [cast(t, int64) for t in given])
+        return source
+    return Source(mixed(*map(int, pair.numpy()), purpose, *(integer(n, "data") for n in more)), 0)
 
 
 def stateless_uniform(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -11,7 +11,6 @@ from gradtape.ir.aval import aval
 from gradtape.ir.dtypes import uint64
 from gradtape.ops.arithmetic import ADD
 from gradtape.runtime.dispatch import binary
-from gradtape.runtime.hosted import hosted
 from gradtape.runtime.state import new_id
 from gradtape.runtime.tensor import Tensor, wrap
 from gradtape.runtime.trace import function_tracer
@@ -56,8 +55,3 @@ class Stream:
 def state_of(source: Source | Tensor) -> Tensor:
     """The key and counter as a tensor; a traced function has them as one."""
     return source if isinstance(source, Tensor) else wrap(np.array(source, np.uint64), STATE_AVAL)
-
-
-def symbolic_source(make: Callable[..., Sequence[int]], operands: Sequence[Tensor]) -> Tensor:
-    """The source that a function of arrays without a value gives: its key and counter."""
-    return hosted(lambda *arrays: np.array(make(*arrays), np.uint64), operands, [STATE_AVAL])[0]

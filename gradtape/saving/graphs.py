@@ -88,7 +88,7 @@ def _node(node: Node, inputs: list[int]) -> dict[str, Any]:
     if not _is_saved(op):
         raise Unsaved(
             f"it has a step that is a Python function (`{op.name}`), which no file holds: `tf.print`, an assertion, "
-            "`tf.py_function`, `tf.numpy_function`, rows assigned to a variable, or the state of a random generator"
+            "`tf.py_function`, `tf.numpy_function`, or rows assigned to a variable"
         )
     params = {k: _param(op, k, v) for k, v in node.step.params.items()}
     if isinstance(op, Ruled):

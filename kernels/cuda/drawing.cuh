@@ -68,6 +68,35 @@ DEVICE uint64 mixed(uint64 key, uint64 number)
 // The key from which a draw makes those of its purposes and rounds.
 DEVICE uint64 key_of(const uint64* state) { return mixed(mixed(0, state[0]), state[1]); }
 
+// The states of generators, a counter (low half first) and a key each, some draws later, and the keys and counters of
+// the draws at these states.
+template <class I>
+DEVICE void advance(int64* after, uint64* sources, const int64* states, uint64 by_low, uint64 by_high, I size)
+{
+    for (I i = thread<I>(); i < size; i += threads<I>()) {
+        const uint64 low = uint64(states[3 * i]), high = uint64(states[3 * i + 1]), key = uint64(states[3 * i + 2]);
+        const uint64 sum = low + by_low;
+        after[3 * i] = int64(sum);
+        after[3 * i + 1] = int64(high + by_high + (sum < low ? 1 : 0));
+        after[3 * i + 2] = int64(key);
+        sources[2 * i] = mixed(mixed(0, key), high);
+        sources[2 * i + 1] = low;
+    }
+}
+
+// The keys for seeds of two numbers, a purpose and further numbers, each of these in a row for all seeds.
+template <class I>
+DEVICE void mix_seeds(uint64* sources, const int64* seeds, const int64* data, uint64 purpose, int32 count, I size)
+{
+    for (I i = thread<I>(); i < size; i += threads<I>()) {
+        uint64 key = mixed(mixed(mixed(0, uint64(seeds[2 * i])), uint64(seeds[2 * i + 1])), purpose);
+        for (int32 k = 0; k < count; ++k)
+            key = mixed(key, uint64(data[I(k) * size + i]));
+        sources[2 * i] = key;
+        sources[2 * i + 1] = 0;
+    }
+}
+
 // Integers from `low` on, `span` of them (0: all of 64 bits); words from `limit` on (0: none) are drawn again.
 template <class T, class I>
 DEVICE void fill_with_integers(T* out, const uint64* state, uint64 low, uint64 span, uint64 limit, I size)

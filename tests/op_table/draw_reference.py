@@ -145,10 +145,33 @@ def _rejected(rate: Any, state: Any, i: int) -> int:
     raise AssertionError("rejected too often")
 
 
+def _next(operands: Sequence[Any], after: Places, sources: Places, by: int) -> tuple[Any, Any]:
+    rows = np.array(operands[0]).reshape(-1, 3)
+    states, keys = np.empty((len(rows), 3), object), np.empty((len(rows), 2), object)
+    for k, row in enumerate(rows):
+        low, high, key = (int(n) % 2**64 for n in row)
+        count = (low + (high << 64) + by) % 2**128
+        states[k] = [(n + 2**63) % 2**64 - 2**63 for n in (count % 2**64, count >> 64, key)]
+        keys[k] = [_mixed(key, high), low]
+    return states.reshape(after), keys.reshape(sources)
+
+
+def _source(operands: Sequence[Any], result: Places, purpose: int) -> Any:
+    seed, *data = operands
+    out = np.empty(result, object)
+    for at in np.ndindex(*result[:-1]):
+        more = [d[tuple(0 if n == 1 else k for k, n in zip(at[len(at) - d.ndim :], d.shape))] for d in data]
+        numbers = [int(n) % 2**64 for n in (*seed[at[len(at) - seed.ndim + 1 :]], purpose, *more)]
+        out[at] = [_mixed(*numbers), 0]
+    return out
+
+
 DRAWS: dict[str, Callable[..., Any]] = {
     "random_bits": _random_bits,
     "random_gamma": _gamma,
     "random_integers": _integers,
+    "random_next": _next,
     "random_poisson": _poisson,
+    "random_source": _source,
     "random_truncated_normal": _truncated,
 }

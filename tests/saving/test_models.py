@@ -382,10 +382,21 @@ def test_a_keras_model_is_called_as_before(tmp_path: Path) -> None:
 
 
 def test_a_generator_goes_on_where_it_was(tmp_path: Path) -> None:
-    model = tf.Module()
-    model.random = tf.random.Generator.from_seed(7)
+    class Noise(tf.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.random = tf.random.Generator.from_seed(7)
+
+        @tf.function(input_signature=[tf.TensorSpec([2], tf.int64)])
+        def f(self, seed: Any) -> Any:
+            return self.random.normal([4]), tf.random.stateless_uniform([3], tf.random.fold_in(seed, 5))
+
+    model, seed = Noise(), tf.constant([1, 2], tf.int64)
     model.random.normal([3])
     loaded = trip(model, tmp_path)
+    assert_same(model.random.normal([4]), loaded.random.normal([4]))
+    assert_same(model.f(seed), loaded.f(seed))
+    assert_same(model.f(seed), loaded.f(seed))
     assert_same(model.random.normal([4]), loaded.random.normal([4]))
 
 

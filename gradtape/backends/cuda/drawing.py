@@ -10,11 +10,21 @@ import numpy as np
 
 from gradtape.backends.cuda.device import Cuda
 from gradtape.ir.dtypes import DType, of_numpy
-from gradtape.kernels.cuda_drawing import bits, counts, gamma_numbers, integers_between, moments, truncated_normals
+from gradtape.kernels.cuda_drawing import (
+    advanced,
+    bits,
+    counts,
+    gamma_numbers,
+    integers_between,
+    moments,
+    sources_of,
+    truncated_normals,
+)
 from gradtape.kernels.cuda_launch import CudaProgram
 from gradtape.ops.gamma_draws import NODES, REACH, rule
 from gradtape.ops.random_bits import MASK
 from gradtape.ops.random_draws import limit_of
+from gradtape.ops.random_states import COUNTERS
 
 
 def random_bits(cuda: Cuda, state: Any, shape: tuple[int, ...]) -> Any:
@@ -24,6 +34,29 @@ def random_bits(cuda: Cuda, state: Any, shape: tuple[int, ...]) -> Any:
         return cuda.empty(shape, np.uint32)
     program = cuda.once(("random_bits", shape), lambda: cuda.program(bits(size), [(shape, np.uint32)]))
     return program(state)[0]
+
+
+def random_next(cuda: Cuda, state: Any, by: int) -> tuple[Any, ...]:
+    loops = state.shape[:-1]
+    rows, results = math.prod(loops), [(state.shape, np.int64), ((*loops, 2), np.uint64)]
+    if not rows:
+        return tuple(cuda.empty(*r) for r in results)
+    by &= COUNTERS
+    return cuda.once(("random_next", loops, by), lambda: cuda.program(advanced(rows, by), results))(state)
+
+
+def random_source(cuda: Cuda, seed: Any, *data: Any, purpose: int) -> Any:
+    xp = cuda.xp
+    loops = np.broadcast_shapes(seed.shape[:-1], *(d.shape for d in data))
+    rows, result = math.prod(loops), ((*loops, 2), np.uint64)
+    if not rows:
+        return cuda.empty(*result)
+    numbers = cuda.empty((max(len(data), 1), *loops), np.int64)
+    for k, d in enumerate(data):
+        numbers[k] = d
+    key = ("random_source", loops, purpose, len(data))
+    program = cuda.once(key, lambda: cuda.program(sources_of(rows, purpose, len(data)), [result]))
+    return program(xp.broadcast_to(seed, (*loops, 2)), numbers)[0]
 
 
 def random_integers(cuda: Cuda, state: Any, shape: tuple[int, ...], low: int, span: int, dtype: DType) -> Any:
@@ -94,7 +127,15 @@ def bitcast_join(cuda: Cuda, x: Any, dtype: DType) -> Any:
 
 
 FREE = frozenset({"bitcast_split", "bitcast_join", "gamma_drawn"})  # the same bytes, in place or copied
-DRAWS = (random_bits, random_integers, random_truncated_normal, random_gamma, random_poisson)
+DRAWS = (
+    random_next,
+    random_source,
+    random_bits,
+    random_integers,
+    random_truncated_normal,
+    random_gamma,
+    random_poisson,
+)
 OPS: dict[str, Callable[..., Any]] = {
     f.__name__: f for f in (*DRAWS, gamma_moment, gamma_drawn, bitcast_split, bitcast_join)
 }

@@ -120,6 +120,26 @@ def test_calls_draw_on_the_device_and_wait_for_nothing(name: str, counts: Counts
     np.testing.assert_allclose(got.numpy(), want.numpy(), rtol=1e-6)
 
 
+def test_generators_and_seeds_on_the_device_go_on_there(counts: Counts) -> None:
+    """Nothing waits and nothing is copied, in traced functions neither, and their numbers are those of the host."""
+    with tf.device("/CPU:0"):
+        host, seed = tf.random.Generator.from_seed(3), tf.random.split([1, 2], 3)
+        want = [host.normal([5]).numpy() for _ in range(3)]
+        other = tf.random.stateless_normal([5], seed[1]).numpy()
+    generator = tf.random.Generator.from_seed(3)
+    f = tf.function(lambda g: g.normal([5]), jit_compile=False)
+    first = tf.random.Generator.from_seed(1)
+    first.normal([5]), f(first)  # numbers of the host are copied once
+    counts.clear()
+    found = [generator.normal([5]), f(generator), generator.normal([5])]
+    assert not counts.synchronizations and not counts.copies_to_device
+    with tf.device("/GPU:0"):
+        there = tf.random.stateless_normal([5], tf.identity(seed[1]) + 0)
+    assert not counts.synchronizations
+    for a, b in zip([*found, there], [*want, other], strict=True):
+        np.testing.assert_allclose(a.numpy(), b, rtol=1e-5)
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
 @pytest.mark.parametrize("order", [0, 3])
 def test_moments(dtype: Any, order: int) -> None:

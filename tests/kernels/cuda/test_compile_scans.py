@@ -10,7 +10,16 @@ import pytest
 
 from gradtape.ir.cluster import Access, Cluster, Loop, Operation, Read, Write
 from gradtape.ir.dtypes import DType, bfloat16, complex64, complex128, float16, float32, float64, int8
-from gradtape.kernels.cuda_drawing import bits, counts, gamma_numbers, integers_between, moments, truncated_normals
+from gradtape.kernels.cuda_drawing import (
+    advanced,
+    bits,
+    counts,
+    gamma_numbers,
+    integers_between,
+    moments,
+    sources_of,
+    truncated_normals,
+)
 from gradtape.kernels.cuda_launch import CudaProgram
 from gradtape.kernels.cuda_scans import STAGES, scan
 from gradtape.kernels.cuda_sorting import Order, keys, positions, sorted_rows
@@ -54,6 +63,7 @@ def programs() -> Iterator[CudaProgram]:
         order = Order(dtype, (30, 2000), 1, 30, True)
         yield from (sorted_rows(order), keys(order), positions(order))
     yield from map(together, (float32, bfloat16, complex128))
+    yield from (advanced(3, -1 % 2**128), sources_of(3, 7, 2))
     yield from (integers_between(int8, 100, 3, 7, 2**64 - 2), truncated_normals(bfloat16, 100))
     yield from (gamma_numbers(float16, 100), counts(int8, 100, float16), counts(float64, 100, float64))
     yield from (bits(100), moments(float16, 5, 1, 44, 42.0), half_spectrum(complex64, (2, 5), 8))
