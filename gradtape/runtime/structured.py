@@ -11,8 +11,10 @@ import numpy as np
 from gradtape.ir.dtypes import float32
 from gradtape.ir.graph import Graph, Value
 from gradtape.ir.shapes import shape_text, size_of
+from gradtape.ops.layout import TRANSPOSE
 from gradtape.runtime.backward import PROGRAMS, CompiledGraph
 from gradtape.runtime.convert import convert
+from gradtape.runtime.dispatch import unary
 from gradtape.runtime.jacobian import Choice, chosen
 from gradtape.runtime.pullback import Backward, Reads, traced_backward
 from gradtape.runtime.record import Path, Recorder, TrieNode
@@ -96,6 +98,10 @@ class Jacobian:
         assert choice is not None
         return self._ask("dense", lambda b, v: [choice.dense])
 
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        """For NumPy: the dense Jacobian."""
+        return np.asarray(self.dense(), dtype)
+
     def pattern(self) -> Tensor:
         """Of the dense Jacobian's shape: whether an entry can be other than zero, by structure."""
 
@@ -148,6 +154,7 @@ class Jacobian:
 
     def to_scipy(self, linear: bool = False) -> Any:
         """The Jacobian as a SciPy matrix of shape (target size, source size): CSR, or with `linear` a LinearOperator.
+        Half types, which SciPy does not know, become float32.
 
         Raises:
           ImportError: SciPy is not installed.
@@ -155,19 +162,22 @@ class Jacobian:
         import scipy.sparse
 
         size = (size_of(self._rows.rows), size_of(self._rows.shape))
+        own = np.promote_types(self.dtype.as_numpy_dtype, np.float32)
         if linear:
             import scipy.sparse.linalg
 
             return scipy.sparse.linalg.LinearOperator(
                 size,
-                matvec=lambda v: np.asarray(self @ v.reshape(self.source_shape.as_tuple())).reshape(-1),
-                rmatvec=lambda u: np.conj(self.T @ np.conj(u).reshape(self.target_shape.as_tuple())).reshape(-1),
-                dtype=self.dtype.as_numpy_dtype,
+                matvec=lambda v: np.asarray(self @ v.reshape(self.source_shape.as_tuple()), own).reshape(-1),
+                rmatvec=lambda u: np.conj(
+                    np.asarray(self.T @ np.conj(u).reshape(self.target_shape.as_tuple()), own)
+                ).reshape(-1),
+                dtype=own,
             )
         answers = [np.asarray(a) for a in self._answers("entries", lambda b, v: [*entries(b, v), *running(v)])]
         terms = len(self._rows.terms)
         where = pattern(self._rows, answers[terms:])
-        flat = [np.zeros(0, self.dtype.as_numpy_dtype), *(v.reshape(-1) for v in answers[:terms])]
+        flat = [np.zeros(0, own), *(v.reshape(-1).astype(own) for v in answers[:terms])]
         return scipy.sparse.csr_matrix((np.concatenate(flat), where), shape=size)
 
     def _vector(self, vector: Any, shape: Any) -> Tensor:
@@ -204,6 +214,22 @@ class TransposedJacobian:
     @property
     def T(self) -> Jacobian:
         return self._of
+
+    @property
+    def shape(self) -> Any:
+        """The source's axes, then the target's."""
+        return self._of.source_shape.concatenate(self._of.target_shape)
+
+    def dense(self) -> Tensor:
+        """The whole transpose as a tensor."""
+        rows = len(self._of._rows.rows)
+        whole = self._of.dense()
+        every = range(len(whole._aval.dims))
+        return unary(TRANSPOSE.bind(perm=(*every[rows:], *every[:rows])), whole)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        """For NumPy: the dense transpose."""
+        return np.asarray(self.dense(), dtype)
 
     def __matmul__(self, vector: Any) -> Tensor:
         of = self._of

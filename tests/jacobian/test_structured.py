@@ -162,3 +162,19 @@ def test_wrong_questions() -> None:
         s.T @ np.zeros((4, 3))
     with pytest.raises(ValueError, match="first dimension"):
         structured(tf.reduce_sum, X).blocks()
+
+
+@pytest.mark.parametrize("dtype", [tf.float16, tf.bfloat16, tf.float32, tf.complex64])
+def test_for_numpy_and_scipy_in_every_dtype(dtype: tf.DType) -> None:
+    x = tf.cast(tf.constant([1.0, 2.0, 3.0]), dtype)
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch(x)
+        y = tf.reshape(x[:, None] * x[None], [9])
+    found, want = tape.jacobian(y, x, structured=True), tape.jacobian(y, x).numpy()
+    np.testing.assert_array_equal(np.asarray(found), want)
+    assert found.T.shape == (3, 9)
+    np.testing.assert_array_equal(np.asarray(found.T), want.T)
+    own = np.promote_types(want.dtype, np.float32)
+    np.testing.assert_array_equal(found.to_scipy().toarray(), want.astype(own))
+    vector = np.arange(1, 4).astype(own)
+    np.testing.assert_allclose(found.to_scipy(linear=True) @ vector, want.astype(own) @ vector, rtol=1e-2)
