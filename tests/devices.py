@@ -73,7 +73,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = [item for item in items if folder_of(item) not in ALIKE]
     for item in items:
         for mark in item.iter_markers("host"):
-            item.add_marker(pytest.mark.skip(reason=f"about the host: {mark.args[0]}"))
+            item.add_marker(pytest.mark.skip(reason=f"on the host only: {mark.args[0]}"))
 
 
 def folder_of(item: pytest.Item) -> str:
@@ -87,21 +87,18 @@ def device(request: pytest.FixtureRequest) -> Iterator[None]:
     """The device of the whole session."""
     where = request.config.getoption("--device")
     # Here, not at the top: a package that cannot be imported must fail its own tests, not the collection of all.
-    from gradtape.backends.cuda.blas import MATH
     from gradtape.runtime.devices import DEVICES
 
     if where == "cpu":
         assert DEVICES.device is None, "something put this process on a device while tests were collected"
         yield
     elif where == "cuda":
-        MATH.tf32 = False  # tests compare with numbers of all bits
         assert DEVICES.device is not None, "--device cuda: this process has no GPU; `gradtape doctor` says why"
         yield
     else:
         from tests.cuda_emulator import cupy_stand_in
         from tests.cuda_emulator.devices import emulated
 
-        MATH.tf32 = False
         with cupy_stand_in.using_device():
             DEVICES.use(emulated())
             yield
@@ -111,6 +108,10 @@ def device(request: pytest.FixtureRequest) -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def finished(request: pytest.FixtureRequest) -> Iterator[None]:
     """What a test queued has run before the next one begins: its faults are its own."""
+    if request.config.getoption("--device") != "cpu":
+        from gradtape.backends.cuda.blas import MATH
+
+        MATH.tf32 = False  # tests compare with numbers of all bits
     yield
     if request.config.getoption("--device") == "emulated":
         from tests.cuda_emulator import cupy_stand_in

@@ -39,6 +39,7 @@ def test_value(c: Call) -> None:
         assert g.dtype == w.dtype, f"dtype {g.dtype.name} where NumPy has {w.dtype}"
 
 
+@pytest.mark.host("conversions, which happen there; tests/backends/cuda has every op in each dtype")
 @pytest.mark.parametrize("c", [c for c in TABLE if c.real], ids=str)
 def test_what_becomes_a_tensor_is_taken_as_one(c: Call) -> None:
     want = [t.numpy() for t in flat(c.run([tf.constant(a) if isinstance(a, np.ndarray) else a for a in c.operands]))]
@@ -47,6 +48,7 @@ def test_what_becomes_a_tensor_is_taken_as_one(c: Call) -> None:
         assert all(np.array_equal(g, w, equal_nan=True) for g, w in zip(flat(got), want, strict=True))
 
 
+@pytest.mark.host("conversions, which happen there; tests/backends/cuda has every op in each dtype")
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 @pytest.mark.parametrize("c", [c for c in TABLE if c.real and "dtype" not in c.options], ids=str)
 def test_other_floating_dtypes_stay_what_they_are(c: Call, dtype: str) -> None:
@@ -110,6 +112,7 @@ def test_gradient(c: Call) -> None:
         assert slope == pytest.approx(differences, rel=1e-5, abs=1e-7)
 
 
+@pytest.mark.host("conversions, which happen there; tests/backends/cuda has every op in each dtype")
 @pytest.mark.parametrize("name", sorted({c.name for c in TABLE} - {"broadcast_dynamic_shape", "nn.silu", "nn.swish"}))
 def test_the_name_argument_is_taken(name: str) -> None:
     """By all functions but those that have none in TensorFlow."""

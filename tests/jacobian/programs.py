@@ -137,7 +137,8 @@ def by_differences(program: Program) -> np.ndarray:
     h = 1e-4
 
     def run(at: np.ndarray) -> np.ndarray:
-        return np.asarray(program.function(tf.constant(at)).numpy())
+        with tf.device("/CPU:0"):  # wherever Jacobians are computed
+            return np.asarray(program.function(tf.constant(at)).numpy())
 
     columns = []
     for k in range(program.at.size):

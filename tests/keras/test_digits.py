@@ -45,6 +45,7 @@ def test_held_out_digits_are_the_same_every_time_and_never_trained_on(example: M
     assert set(example.split(numbered)[0].images).isdisjoint(example.split(numbered)[1].images)
 
 
+@pytest.mark.host("hundreds of steps")
 @pytest.mark.usefixtures("few")
 def test_it_trains_and_draws(example: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     picture = tmp_path / "somewhere" / "saliency.png"

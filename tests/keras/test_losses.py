@@ -148,6 +148,10 @@ def test_wrong_use_is_explained() -> None:
         L.BinaryCrossentropy(label_smoothing=2.0)
     with pytest.raises(ValueError, match="Did you mean 'huber'"):
         L.get("hubert")
+
+
+@pytest.mark.host("nobody waits for a device to find out that there is no such class")
+def test_a_class_that_does_not_exist() -> None:
     with pytest.raises(tf.errors.InvalidArgumentError):
         L.SparseCategoricalCrossentropy(from_logits=True)([7, 0, 0, 0], LOGITS)
 

@@ -33,6 +33,7 @@ def example(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return module
 
 
+@pytest.mark.host("hundreds of steps; the same program takes a few on the emulated device below")
 def test_both_networks_learn(example: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
     found = example.main(["--epochs", "6", "--batch", "32", "--limit", "1000"])
     printed = capsys.readouterr().out
@@ -43,6 +44,7 @@ def test_both_networks_learn(example: ModuleType, capsys: pytest.CaptureFixture[
         assert f"{name}: held-out accuracy {result.accuracy:.2%}, " in printed
 
 
+@pytest.mark.host("hundreds of steps; the same program takes a few on the emulated device below")
 @pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
 def test_half_precision_learns_too(example: ModuleType, policy: str) -> None:
     found = example.main(["--network", "conv", "--epochs", "4", "--batch", "32", "--limit", "600", "--policy", policy])
