@@ -75,12 +75,14 @@ def examples(package: str) -> tuple[int, int]:
     top = importlib.import_module(package)
     import numpy
 
+    determinism = importlib.import_module("gradtape.ir.determinism")
     names = {"np": numpy, "tf": top}
     finder, runner = doctest.DocTestFinder(), doctest.DocTestRunner(optionflags=FLAGS)
     for info in pkgutil.walk_packages(top.__path__, f"{package}."):
         if not info.name.endswith("__main__"):
             for found in finder.find(importlib.import_module(info.name), extraglobs=names):
                 runner.run(found)
+                determinism.DETERMINISM.required = False  # one example asks for it, and nothing public takes it back
     return runner.tries, runner.failures
 
 
