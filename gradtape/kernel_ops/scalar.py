@@ -29,6 +29,8 @@ class ScalarKernel(KernelOp):
     def __init__(self, name: str, function: Callable[..., Any], derivative: Any) -> None:
         self.function = python_function(function)
         self.derivative = derivative
+        if derivative is None:  # else another scalar function that calls this one would lose it
+            self.py_func = self.function
         self.signature = inspect.signature(self.function)
         kinds = {p.kind for p in self.signature.parameters.values()}
         if inspect.Parameter.VAR_POSITIONAL in kinds or inspect.Parameter.VAR_KEYWORD in kinds:

@@ -256,6 +256,8 @@ class KernelStep(Opaque):
                 pulled.append(None)
                 continue
             partial = masked(instantiate(p, symbols, c.value.aval.dtype), c.mask)
+            if partial.aval.dtype.is_complex:
+                partial = emit("conj", partial)
             pulled.append(Cotangent(self._summed(emit("multiply", partial, c.value), node.inputs[k], k)))
         return pulled
 

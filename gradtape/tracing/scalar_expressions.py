@@ -73,7 +73,10 @@ class Scope:
     def find(self, name: str) -> Any:
         if name in self.local:
             if self.local[name] is MISSING:
-                raise NotScalar(f"`{name}` has a value on one side of a choice only. Give it one before.")
+                raise NotScalar(
+                    f"`{name}` has a value on one side of a choice only, or values that are no numbers. Give it a number "
+                    "before."
+                )
             return self.local[name]
         if isinstance(self.around, Scope):
             return self.around.find(name)

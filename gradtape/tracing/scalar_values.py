@@ -48,7 +48,7 @@ def plain(value: Any) -> Any:
     Raises:
       NotScalar: it is none.
     """
-    if isinstance(value, np.generic):
+    if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and not value.ndim):
         value = value.item()
     if not isinstance(value, bool | int | float):
         raise NotScalar(

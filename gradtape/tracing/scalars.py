@@ -11,8 +11,6 @@ import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from gradtape.ir.expr import Expr
 from gradtape.tracing.scalar_expressions import MISSING, Expressions, Inner, Scope
 from gradtape.tracing.scalar_values import NotScalar, as_expressions, both, is_symbolic, negated, select, truth
@@ -192,9 +190,10 @@ def _joined(condition: Expr, a: Any, b: Any) -> Any:
         return a
     if a is MISSING or b is MISSING:
         return MISSING
-    if is_symbolic((a, b)) or all(isinstance(v, bool | int | float | np.generic | tuple) for v in (a, b)):
+    try:
         return select(condition, a, b)
-    return MISSING
+    except NotScalar:  # an error where it is used
+        return MISSING
 
 
 STATEMENTS: dict[type, Callable[..., str]] = {

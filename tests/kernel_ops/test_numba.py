@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -75,3 +76,34 @@ def test_wrong_descriptions_are_refused() -> None:
     with pytest.raises(TypeError, match="`signature` belongs to kernels"):
         tf.kernel_op(lambda x: x, signature="()->()")
     assert numba_cuda.is_kernel(twice_back) and not numba_cuda.is_simulated(twice_back)
+
+
+class Recorded:
+    """A kernel that notes how it is launched."""
+
+    def __init__(self) -> None:
+        self.launches: list[Any] = []
+
+    def __getitem__(self, configuration: Any) -> Any:
+        return lambda *arguments: self.launches.append((configuration, arguments))
+
+
+@pytest.mark.parametrize(("address", "stream"), [(0, 0), (77, "stream 77")])
+def test_a_launch_takes_arrays_without_waiting_for_their_streams(
+    address: int, stream: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from numba import cuda
+
+    views: list[Any] = []
+
+    def view(interface: Any, owner: Any, sync: bool) -> str:
+        views.append((interface, owner, sync))
+        return f"view {len(views)}"
+
+    monkeypatch.setattr(cuda, "from_cuda_array_interface", view)
+    monkeypatch.setattr(cuda, "external_stream", "stream {}".format)
+    arrays = [SimpleNamespace(__cuda_array_interface__={"number": k}) for k in range(2)]
+    kernel = Recorded()
+    numba_cuda.launch(kernel, (3,), (64,), address, 16, arrays, [5, 0.5])
+    assert kernel.launches == [(((3,), (64,), stream, 16), ("view 1", "view 2", 5, 0.5))]
+    assert views == [({"number": k}, arrays[k], False) for k in range(2)]

@@ -323,6 +323,18 @@ def test_check_finds_a_wrong_derivative() -> None:
         op.check(tf.constant([1.0, 2.0], tf.float64))
 
 
+def test_kernel_ops_of_numbers_call_each_other_and_are_made_with_options() -> None:
+    @tf.kernel_op(name="halved")
+    def half(x):
+        return x / 2
+
+    quarter = tf.kernel_op(lambda x: half(half(x)))
+    assert (half.name, float(quarter(1.0))) == ("halved", 0.25)
+    rounded = tf.kernel_op(lambda x: round(x), name="rounded", derivative=lambda x: 1.0)
+    with pytest.raises(TypeError, match="calls `rounded`"):
+        tf.kernel_op(lambda x: rounded(x) + 1)(1.0)
+
+
 def test_ops_of_programs_are_not_in_the_table() -> None:
     before = all_ops()
     tf.kernel_op(lambda x: x + 1)(1.0)
