@@ -74,8 +74,8 @@ class Scope:
         if name in self.local:
             if self.local[name] is MISSING:
                 raise NotScalar(
-                    f"`{name}` has a value on one side of a choice only, or values that are no numbers. Give it a number "
-                    "before."
+                    f"`{name}` has a value on one side of a choice only, or values that are no numbers. Give it a "
+                    "number before."
                 )
             return self.local[name]
         if isinstance(self.around, Scope):
