@@ -30,6 +30,7 @@ def counts() -> Iterator[Counts]:
     with cupy_stand_in.using_device() as device:
         DEVICES.use(emulated())
         yield device.counts
+        device.synchronize("end of a test")  # its faults are its own
         DEVICES.use(None if before is None else before.cuda)
 
 
