@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.ir.aval import Aval
+from gradtape.ir.aval import Aval, aval
 from gradtape.ir.dtypes import DType, as_dtype
 from gradtape.ir.errors import InvalidArgumentError
 from gradtape.ir.graph import Node, Value
@@ -22,7 +22,7 @@ from gradtape.runtime.devices import on_host
 from gradtape.runtime.hosted import effect
 from gradtape.runtime.places import place_of, user_frame
 from gradtape.runtime.tensor import SymbolicTensor, SymbolicTensorError, Tensor, wrap
-from gradtape.runtime.trace import evaluated, outside
+from gradtape.runtime.trace import NoValueYet, evaluated, outside
 from gradtape.tape import GradientTape
 from gradtape.tracing.conversion import raw_callbacks
 from gradtape.transforms.differentiate import zeros
@@ -44,7 +44,8 @@ def py_function(func: Callable[..., Any], inp: Any, Tout: Any, name: str | None 
 
     Returns:
       A tensor, or a list of tensors where `Tout` is a list. While a function is traced, the shapes are those that
-      `func` gives for the arguments of the first call, and must stay.
+      `func` gives for the arguments of the first call, and must stay. Of the cotangents of a custom gradient's rule,
+      which have no values until a gradient is computed, results have the shape of the first argument.
 
     Raises:
       InvalidArgumentError: results of other dtypes, or another number of them; in a traced function, of other shapes
@@ -68,7 +69,7 @@ def py_function(func: Callable[..., Any], inp: Any, Tout: Any, name: str | None 
     def run(tensors: list[Tensor]) -> list[Tensor]:
         return _results(func(*tensors), dtypes)
 
-    return _shaped(_called(run, inp, _rule_of(run)), Tout)
+    return _shaped(_called(run, inp, dtypes, _rule_of(run)), Tout)
 
 
 @raw_callbacks
@@ -92,7 +93,7 @@ def numpy_function(
         with outside():
             return _results(func(*(t.numpy() for t in tensors)), dtypes)
 
-    return _shaped(_called(run, inp, None), Tout)
+    return _shaped(_called(run, inp, dtypes, None), Tout)
 
 
 def _check(func: Any, name: str) -> None:
@@ -122,24 +123,28 @@ def _results(answer: Any, dtypes: Sequence[DType]) -> list[Tensor]:
     return made
 
 
-def _called(run: Function, inp: Any, rule: Rule | None) -> list[Tensor]:
+def _called(run: Function, inp: Any, dtypes: Sequence[DType], rule: Rule | None) -> list[Tensor]:
     """At once, or as a step of the function that is traced."""
     tensors = [convert(x) for x in (inp if isinstance(inp, list | tuple) else [inp])]
     if not is_staged():
         return run(tensors)
-    remembered = _Remembered(run, tensors)
+    remembered = _Remembered(run, tensors, dtypes)
     return effect(remembered, tensors, remembered.avals, rule)
 
 
 class _Remembered:
     """A function that ran once while it was traced, to see the shapes of its results: its first call, if it is for the
-    same arguments, does not run it again."""
+    same arguments, does not run it again. Of cotangents, which have no values yet, it is taken to keep the shape."""
 
-    def __init__(self, run: Function, tensors: Sequence[Tensor]) -> None:
+    def __init__(self, run: Function, tensors: Sequence[Tensor], dtypes: Sequence[DType]) -> None:
         self.run, self.lock = run, threading.Lock()
         self.inputs = [t._aval for t in tensors]
+        self.first: tuple[list[Any], list[Any]] | None = None
         try:
             given = [evaluated(t) if isinstance(t, SymbolicTensor) else t for t in tensors]
+        except NoValueYet:
+            self.avals, self.why = [aval(self.inputs[0].dims, d) for d in dtypes], "the first of its arguments has"
+            return
         except ValueError:
             raise SymbolicTensorError(
                 f"{place_of(user_frame())}: the shape of what a Python function gives here is only known when it runs: "
@@ -147,8 +152,8 @@ class _Remembered:
             ) from None
         with outside():
             made = run(given)
-        self.avals = [t._aval for t in made]
-        self.first: tuple[list[Any], list[Any]] | None = [on_host(t._array) for t in given], [t._array for t in made]
+        self.avals, self.why = [t._aval for t in made], "it gave the first time"
+        self.first = [on_host(t._array) for t in given], [t._array for t in made]
 
     def __call__(self, *arrays: Any) -> tuple[Any, ...]:
         with self.lock:
@@ -160,8 +165,9 @@ class _Remembered:
         for t, v in zip(made, self.avals, strict=True):
             if t._aval is not v:
                 raise InvalidArgumentError(
-                    f"A Python function in a traced function gave shape {shape_text(v.shape)} the first time and "
-                    f"{shape_text(t._aval.shape)} now. Its shapes must stay, or depend on those of its arguments alone."
+                    f"A Python function in a traced function gave shape {shape_text(t._aval.shape)}, and not "
+                    f"{shape_text(v.shape)}, which {self.why}. Its shapes must stay, or depend on those of its "
+                    "arguments alone."
                 )
         return tuple(t._array for t in made)
 

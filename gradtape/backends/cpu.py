@@ -18,7 +18,7 @@ from gradtape.backends.program import compile_graph
 from gradtape.ir.aval import Aval, aval_of
 from gradtape.ir.graph import Graph
 from gradtape.ops.assembling import assembler
-from gradtape.ops.call import Call, Ruled, UnknownRule
+from gradtape.ops.call import Call, Effectful, Ruled, UnknownRule
 from gradtape.ops.composite import Composite
 from gradtape.ops.contraction import Contraction
 from gradtape.ops.control import Checkpoint, Cond, EmptyStack, Scan, StackSum, While
@@ -234,6 +234,7 @@ RULES: dict[type, Callable[[Step], Kernel]] = {
     StackSum: lambda step: control.stack_adder(np.add),
     EmptyStack: lambda step: control.Stack,
     Host: lambda step: step.params["function"],
+    Effectful: lambda step: step.params["effect"].on_arrays,
     Ruled: _ruled,
     UnknownRule: _unknown,
     Assemble: _assemble,

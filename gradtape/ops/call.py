@@ -30,6 +30,16 @@ def call_step(graph: Graph) -> Step:
     return Step(CALL, {"graph": graph})
 
 
+class Effectful(Call):
+    """A call of a graph that has effects besides, which are Python: it stays one step, that is run each time.
+
+    Parameters: `graph` (without the effects: what derivatives, and all rows at once, are made of), `effect` (what runs
+    it; `effect.on_arrays` is a function of arrays)."""
+
+
+EFFECTFUL = Effectful("effectful", doc="A rule of a custom gradient that prints, asserts or assigns.")
+
+
 class CustomCall(Op):
     """A function with a rule of its own, as the tape recorded it; pulling back asks the rule (a host step)."""
 
@@ -109,7 +119,8 @@ class Ruled(Op):
     Parameters: `results` (how many), `rule` (a graph, from the cotangents of differentiable results and from what it
     reads), `answers` (per operand of the function: whether the rule answers for it), `linear` (whether the rule is,
     in its cotangents), `name` (of the function), `forwards` (None, or a graph of the same operands as the rule and with
-    the same results, the transpose of the JVP that was given: what forward mode takes in the rule's place)."""
+    the same results, the transpose of the JVP that was given: what forward mode takes in the rule's place), `effectful`
+    (None, or the step of a rule that has effects)."""
 
     kind = "ruled"
 
@@ -124,8 +135,12 @@ class Ruled(Op):
             if v.aval.dtype.is_differentiable
         ]
         read = node.inputs[p["results"] + len(p["answers"]) :]
-        pulled = iter(_marked(node.step, applied(p["rule"], [*given, *read]), given, read))
-        answers = [next(pulled) if a else None for a in p["answers"]]
+        if p["effectful"] is None:
+            pulled = applied(p["rule"], [*given, *read])
+        else:
+            pulled = list(apply(p["effectful"], [*given, *read])[: len(p["rule"].outputs)])
+        marked = iter(_marked(node.step, pulled, given, read))
+        answers = [next(marked) if a else None for a in p["answers"]]
         every = [*[None] * p["results"], *answers, *[None] * len(read)]
         return [v if w else None for v, w in zip(every, wanted, strict=True)]
 
@@ -168,10 +183,11 @@ def ruled_step(
     linear: bool,
     name: str = "",
     forwards: Graph | None = None,
+    effectful: Step | None = None,
 ) -> Step:
     """A step of `RULED`; like that of a call it is made once per graph."""
     params = {"results": results, "rule": rule, "answers": answers, "linear": linear, "name": name}
-    return Step(RULED, params | {"forwards": forwards})
+    return Step(RULED, params | {"forwards": forwards, "effectful": effectful})
 
 
 class UnknownRule(Op):

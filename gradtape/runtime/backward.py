@@ -18,7 +18,7 @@ from gradtape.backends.program import compile_graph, overs
 from gradtape.ir.graph import Graph, Node, Value, order
 from gradtape.ir.show import show
 from gradtape.kernels.spelling import spells
-from gradtape.ops.call import HostRule, call_step
+from gradtape.ops.call import Effectful, HostRule, call_step
 from gradtape.ops.kernels import holds_kernels
 from gradtape.ops.op import Step, constant
 from gradtape.runtime.collector import put_off
@@ -167,6 +167,15 @@ class Segment:
 
 
 @dataclass
+class Performed:
+    """One rule of a traced function that has effects: what runs it, and as for a segment."""
+
+    perform: Callable[[Sequence[Tensor]], Sequence[Tensor]]
+    reads: list[int]
+    writes: list[int]
+
+
+@dataclass
 class Host:
     """One custom rule: which one, its cotangents, and where the cotangents that it answers with go."""
 
@@ -189,7 +198,7 @@ class Program:
     are those of the sources, then the positions of those that are rows."""
 
     saved: list[int]
-    steps: list[Segment | Host]
+    steps: list[Segment | Performed | Host]
     results: list[int | None]
     size: int
     absent: Absent
@@ -207,6 +216,8 @@ class Program:
             reads = [env[i] for i in step.reads]
             if isinstance(step, Segment):
                 answers: Sequence[Any] = step.compiled(reads)
+            elif isinstance(step, Performed):
+                answers = step.perform(reads)
             else:
                 answers = hosts[step.ordinal](*reads)
                 absent[step.ordinal] = tuple(i for i, a in enumerate(answers) if a is None)
@@ -359,16 +370,34 @@ def _cut(
     given = [*residual, *fed]
     place = {id(v): i for i, v in enumerate(given)}
     nodes = order(outputs, given)
-    # rules run latest first; none depends on one of a function that was called later
-    hosts = sorted((n for n in nodes if isinstance(n.step.op, HostRule)), key=lambda n: -n.step.params["ordinal"])
+    hosts = _in_turn(nodes)
     stages = _stages(nodes, hosts, outputs)
-    steps: list[Segment | Host] = []
+    steps: list[Segment | Performed | Host] = []
     for k, inside in enumerate(stages):
         made = _segment(inside, nodes, outputs, place)
         steps += [made] if made else []
         steps += [_host(n, place) for n in hosts[k : k + 1]]
     results = [None if p is None else place[id(p)] for p in pulled]
     return Program([path.kept[id(v)] for v in residual], steps, results, len(place), dict(path.absent), sparse)
+
+
+def _in_turn(nodes: Sequence[Node]) -> list[Node]:
+    """The rules that are Python, or have effects, in the order in which they run: those of functions latest first, of
+    which none depends on one of a function that was called later; the others where they are due."""
+    hosts = sorted((n for n in nodes if isinstance(n.step.op, HostRule)), key=lambda n: -n.step.params["ordinal"])
+    effects = [n for n in nodes if isinstance(n.step.op, Effectful)]
+    if not effects:
+        return hosts
+    needs: dict[int, set[int]] = {}
+    for n in nodes:
+        needs[id(n)] = set().union(*({id(v.node)} | needs.get(id(v.node), set()) for v in n.inputs))
+    turns: list[Node] = []
+    waiting = [*effects, *hosts]
+    while waiting:
+        first = next(n for n in waiting if not any(id(w) in needs[id(n)] for w in waiting))
+        turns.append(first)
+        waiting.remove(first)
+    return turns
 
 
 def _stages(nodes: Sequence[Node], hosts: Sequence[Node], outputs: Sequence[Value]) -> list[list[Node]]:
@@ -411,7 +440,10 @@ def _segment(
     return Segment(compiled, [place[id(v)] for v in reads], [place[id(v)] for v in writes])
 
 
-def _host(node: Node, place: dict[int, int]) -> Host:
+def _host(node: Node, place: dict[int, int]) -> Performed | Host:
     for v in node.outputs:
         place.setdefault(id(v), len(place))
-    return Host(node.step.params["ordinal"], [place[id(v)] for v in node.inputs], [place[id(v)] for v in node.outputs])
+    reads, writes = ([place[id(v)] for v in side] for side in (node.inputs, node.outputs))
+    if isinstance(node.step.op, Effectful):
+        return Performed(node.step.params["effect"].perform, reads, writes)
+    return Host(node.step.params["ordinal"], reads, writes)

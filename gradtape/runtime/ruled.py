@@ -10,14 +10,15 @@ from gradtape.ir.graph import Graph, Value, order, structure
 from gradtape.ops.call import ruled_step
 from gradtape.ops.op import Step
 from gradtape.runtime.dispatch import execute
+from gradtape.runtime.effects import Apart, apart, effectful_step
 from gradtape.runtime.pushing import pushed_by, transposed
 from gradtape.runtime.record import Rule
 from gradtape.runtime.state import STATE
 from gradtape.runtime.tensor import EagerTensor, SymbolicTensor, SymbolicTensorError, Tensor, wrap
-from gradtape.runtime.trace import Tracer, function_tracer, is_outside
+from gradtape.runtime.trace import FunctionTracer, Tracer, function_tracer, is_outside
 from gradtape.transforms.differentiate import zeros
 from gradtape.transforms.linearity import is_linear
-from gradtape.transforms.simplify import flattened
+from gradtape.transforms.simplify import flattened, rebuild_from
 
 MAX_STEPS = 512
 
@@ -46,19 +47,54 @@ def _innermost(results: Sequence[Tensor], operands: Sequence[Any]) -> Tracer | N
 
 def _with_rule(tracer: Tracer, results: Sequence[Tensor], operands: Sequence[Any], rule: Rule) -> list[Tensor]:
     cotangents = [Value(t._aval) for t in results if t._aval.dtype.is_differentiable]
-    answers = _unrecorded(_asked, rule, [tracer.symbol(c) for c in cotangents])
-    found = [None if a is None else tracer.value_of(a) for a in answers]
-    graph, read = _rule_graph([v for v in found if v is not None], cotangents)
+    function = function_tracer() if tracer.is_function else None
+    with apart(function, cotangents) as block:
+        answers = _unrecorded(_asked, rule, [tracer.symbol(c) for c in cotangents])
+        found = [None if a is None else tracer.value_of(a) for a in answers]
+    states = block.states(tracer)
+    starts = [v for _, v, _ in states]
+    answered = tuple(v is not None for v in found)
+    made = _settled(block, function, cotangents, [*(v for v in found if v is not None), *(v for _, _, v in states)])
+    whole, others = _rule_graph(made, [*cotangents, *starts])
+    read = [*others, *starts]
+    count = sum(answered)
+    graph = Graph([*cotangents, *read], whole.outputs[:count])
     forwards = None
     if rule.push is not None:
         found, graph, forwards, read = _with_push(tracer, results, operands, rule, found, (graph, read))
+        answered = tuple(v is not None for v in found)
+    effectful = None
+    if states:
+        read = [v for v in read if v not in starts]
+        given = [*cotangents, *read]
+        new = whole.outputs[count:]
+        effectful = effectful_step(Graph([*given, *starts], [*graph.outputs, *new]), [x for x, _, _ in states])
+        without = effectful.params["graph"]
+        graph = Graph(without.inputs, without.outputs[: len(graph.outputs)])
+        forwards = forwards and Graph([v for v in forwards.inputs if v not in starts], forwards.outputs)
     varying = [k < len(cotangents) for k in range(len(graph.inputs))]
-    answered = tuple(v is not None for v in found)
-    key = (len(results), structure(graph), answered, rule.name, forwards and structure(forwards))
     linear = is_linear(graph, varying)
-    step = _steps.find(key, lambda: ruled_step(len(results), graph, answered, linear, rule.name, forwards))
-    made = _unrecorded(execute, step, [*results, *map(_present, operands), *map(tracer.symbol, read)])
-    return list(made) if isinstance(made, tuple) else [made]
+
+    def step() -> Step:
+        return ruled_step(len(results), graph, answered, linear, rule.name, forwards, effectful)
+
+    key = (len(results), structure(graph), answered, rule.name, forwards and structure(forwards))
+    bound = step() if states else _steps.find(key, step)
+    handed = _unrecorded(execute, bound, [*results, *map(_present, operands), *map(tracer.symbol, read)])
+    return list(handed) if isinstance(handed, tuple) else [handed]
+
+
+def _settled(
+    block: Apart, function: FunctionTracer | None, cotangents: Sequence[Value], outputs: Sequence[Value]
+) -> Sequence[Value]:
+    """What a rule gives and assigns, over the values that the variables have which it only reads."""
+    only_read = [(v, start) for k, (v, start) in block.variables.items() if k not in block.assigned]
+    if function is None or not only_read:
+        return outputs
+    assigned = [start for k, (_, start) in block.variables.items() if k in block.assigned]
+    given = [*cotangents, *assigned]
+    graph, others = _rule_graph(outputs, [*given, *(start for _, start in only_read)])
+    return rebuild_from(graph, [*given, *(function.value_of(function.read(v)) for v, _ in only_read), *others])
 
 
 RuleGraph = tuple[Graph, list[Value]]  # of cotangents and of other values, and these

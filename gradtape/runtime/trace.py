@@ -130,6 +130,10 @@ def out_of_scope(t: SymbolicTensor) -> TypeError:
     )
 
 
+class NoValueYet(ValueError):
+    """What depends on the cotangent of a rule is only known when a gradient is computed."""
+
+
 class FunctionTracer(Tracer):
     """The graph of a whole function, which is called again later: variables are read when it is called and given
     their new values when it ends. The same for a block of a function: a branch, the body of a loop."""
@@ -143,6 +147,8 @@ class FunctionTracer(Tracer):
         self.around: tuple[Recorder, ...] = ()  # tapes of the function around a block of it
         self.variables: dict[int, tuple[Any, Value]] = {}  # by id: the variable (or other state), its first value
         self.present: dict[int, Tensor] = {}  # its value now
+        self.held: list[tuple[Any, Value]] = []  # the same as `variables`, of the function around a part that is apart
+        self.unknown: Sequence[Value] = ()  # the cotangents of a rule that is traced
         self.assigned: dict[int, Any] = {}
         self.created: list[Any] | None = None  # the variables that it makes; None: a block of a function
         self.is_block = False  # it may run often, or not at all
@@ -177,8 +183,11 @@ class FunctionTracer(Tracer):
 
         Raises:
           ValueError: it depends on what has no value.
+          NoValueYet: that is a cotangent.
         """
-        state, captured = list(self.variables.values()), list(self.captured.values())
+        if leaves([t._value], self.unknown):
+            raise NoValueYet(f"{t!r} depends on a cotangent, which has no value while a rule is traced.")
+        state, captured = [*self.variables.values(), *self.held], list(self.captured.values())
         given = [*self.examples, *(c for c, _ in captured)]
         inputs = [*self.inputs, *(v for _, v in captured)]
         needed = set(map(id, leaves([t._value], inputs)))

@@ -90,9 +90,15 @@ def _node(node: Node, inputs: list[int]) -> dict[str, Any]:
             f"it has a step that is a Python function (`{op.name}`), which no file holds: `tf.print`, an assertion, "
             "`tf.py_function`, `tf.numpy_function`, or rows assigned to a variable"
         )
-    params = {k: _param(op, k, v) for k, v in node.step.params.items()}
+    known = dict(node.step.params)
     if isinstance(op, Ruled):
-        del params["linear"]  # read from the rule itself
+        del known["linear"]  # read from the rule itself
+        if known.pop("effectful") is not None:
+            raise Unsaved(
+                f"the rule of the custom gradient `{known['name']}` has effects, which no file holds: it prints, "
+                "asserts, assigns variables or calls Python. Save a function whose rule only answers"
+            )
+    params = {k: _param(op, k, v) for k, v in known.items()}
     outputs = [values.aval_text(v.aval) for v in node.outputs]
     return {"op": op.name, "params": params, "inputs": inputs, "outputs": outputs}
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gradtape.ir.graph import Graph, Node, Value, order
+from gradtape.ops.call import Effectful
 from gradtape.ops.control import Region
 from gradtape.ops.host import Host
 from gradtape.transforms.cost import cost_of
@@ -55,4 +56,4 @@ def _runs_once(node: Node) -> bool:
     op = node.step.op
     if isinstance(op, Region):
         return any(_runs_once(n) for g in op.graphs(node.step) for n in g.nodes)
-    return isinstance(op, Host)
+    return isinstance(op, Host | Effectful)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from gradtape.ir.graph import Graph, Node, Value
-from gradtape.ops.call import Call
+from gradtape.ops.call import Call, Effectful
 from gradtape.ops.control import Cond, Region
 from gradtape.ops.op import Constant, Op, Step, apply, constant, emit
 from gradtape.ops.pointwise import Pointwise
@@ -52,17 +52,21 @@ def rebuild_from(graph: Graph, operands: Sequence[Value]) -> list[Value]:
 def flattened(graph: Graph) -> Graph:
     """The graph with the nodes of the graphs that it calls in their place: what they compute twice is seen then, and
     each value can be kept for a derivative."""
-    if not any(isinstance(n.step.op, Call) for n in graph.nodes):
+    if not any(_is_opened(n) for n in graph.nodes):
         return graph
     new: dict[int, Value] = {id(v): v for v in graph.inputs}
     for node in graph.nodes:
         operands = [new[id(v)] for v in node.inputs]
-        if isinstance(node.step.op, Call):
+        if _is_opened(node):
             results: Sequence[Value] = rebuild_from(flattened(node.step.params["graph"]), operands)
         else:
             results = _node(node, operands, None, {})
         new.update((id(v), r) for v, r in zip(node.outputs, results, strict=True))
     return Graph(graph.inputs, [new[id(v)] for v in graph.outputs])
+
+
+def _is_opened(node: Node) -> bool:
+    return isinstance(node.step.op, Call) and not isinstance(node.step.op, Effectful)
 
 
 def _node(

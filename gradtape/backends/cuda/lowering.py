@@ -23,7 +23,7 @@ from gradtape.ir.errors import UnimplementedError
 from gradtape.ir.graph import Graph, Value
 from gradtape.kernels.cuda_together import Member
 from gradtape.ops.arithmetic import ADD
-from gradtape.ops.call import Call, Ruled, UnknownRule
+from gradtape.ops.call import Call, Effectful, Ruled, UnknownRule
 from gradtape.ops.composite import Composite
 from gradtape.ops.contraction import Contraction
 from gradtape.ops.control import Checkpoint, Cond, EmptyStack, Scan, StackSum, While
@@ -167,8 +167,8 @@ class Lowering:
         known = np.array(list(step.params["value"]), np.int64).view(Known)
         return lambda: known
 
-    def _host(self, step: Step) -> Kernel:
-        function, cuda = step.params["function"], self.cuda
+    def _host(self, function: Callable[..., Any]) -> Kernel:
+        cuda = self.cuda
 
         def run(*arrays: Any) -> Any:
             cuda.needs_host("a function of Python runs in it, such as `tf.print`")
@@ -222,7 +222,8 @@ RULES: dict[type, Callable[[Lowering, Step], Kernel]] = {
     Ruled: Lowering._ruled,
     Constant: Lowering._constant,
     Positions: Lowering._positions,
-    Host: Lowering._host,
+    Host: lambda lowering, step: lowering._host(step.params["function"]),
+    Effectful: lambda lowering, step: lowering._host(step.params["effect"].on_arrays),
     UnknownRule: Lowering._unknown,
     Cond: _around_graphs(control.cond, "the condition of a branch"),
     While: _around_graphs(control.while_loop, "the condition of a loop"),
