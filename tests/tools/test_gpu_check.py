@@ -213,6 +213,16 @@ def test_what_is_missing_is_named_at_once(monkeypatch: pytest.MonkeyPatch, capsy
     assert "CuPy: pip install" in said or needs._installed("cupy-cuda13x")
 
 
+def test_a_gpu_that_is_not_there_is_named_at_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")  # also on a machine that has one
+    monkeypatch.setattr(needs, "missing_cuda", list)
+    assert command.main(["--only", "device"]) == command.UNPREPARED
+    said = capsys.readouterr().err
+    assert "  - gpu: one is required" in said and "  - driver: " in said
+
+
 def test_missing_packages_come_from_a_folder_of_wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wheels = tmp_path / "wheels"
     wheels.mkdir()

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
+import json
 import re
 import shutil
 import subprocess
@@ -82,6 +83,17 @@ def missing_cuda() -> list[str]:
     return found
 
 
+def without_gpu() -> list[str]:
+    """What `gradtape doctor` says against the GPU of this machine."""
+    command = [sys.executable, "-m", "gradtape", "doctor", "--quick", "--require-gpu", "--json"]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    if not run.stdout:
+        return [f"a `gradtape doctor` that runs: {run.stderr.strip().splitlines()[-1]}"]
+    found = json.loads(run.stdout)
+    shown = {*found["faults"], *(("driver", "cupy") if found["faults"] else ())}  # whose lines say why
+    return [f"{f['name']}: {f['text']}" for f in found["findings"] if f["name"] in shown]
+
+
 def _installed(package: str) -> bool:
     try:
         importlib.metadata.version(package)
@@ -111,6 +123,8 @@ def checked(dry: bool) -> None:
         lines.append("g++, which compiles kernels for the emulated device")
     if not dry:
         lines += missing_cuda()
+    if not dry and not lines:
+        lines += without_gpu()
     if lines:
         listed = "\n".join(f"  - {line}" for line in lines)
         raise Missing(
