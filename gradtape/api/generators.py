@@ -10,6 +10,7 @@ import numpy as np
 
 from gradtape.api import draws
 from gradtape.api.arguments import dimensions, integer, integers
+from gradtape.api.streams import of_slice
 from gradtape.ir.determinism import DETERMINISM
 from gradtape.ir.dtypes import as_dtype, float32, uint64
 from gradtape.ir.errors import InvalidArgumentError
@@ -126,7 +127,7 @@ class Generator:
         return before
 
     def _next(self) -> Tensor:
-        return self._advanced(self._state.read(), 1)
+        return of_slice(self._advanced(self._state.read(), 1))
 
     def _advanced(self, state: Tensor, by: int) -> Tensor:
         """Go on so many draws from a state; the source of the draw there."""

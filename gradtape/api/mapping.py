@@ -22,7 +22,9 @@ from gradtape.transforms.rows.leaving import dense
 def vectorized_map(fn: Callable[[Any], Any], elems: Any, fallback_to_while_loop: bool = True, warn: bool = True) -> Any:
     """fn on every slice of `elems` along the first axis, computed for all slices at once.
 
-    fn is called once, with tensors whose values are not known; what it does to one slice is done to all of them.
+    fn is called once, with tensors whose values are not known; what it does to one slice is done to all of them. Random
+    numbers are drawn for each slice (also dropout, and from a `tf.random.Generator`); those of `tf.random.stateless_*`
+    depend on their seed alone, and so are the same for all slices.
 
     Args:
       fn: takes one slice, in the structure of `elems`, and returns a structure of tensors.

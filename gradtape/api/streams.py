@@ -13,7 +13,8 @@ from gradtape.ops.arithmetic import ADD
 from gradtape.runtime.dispatch import binary
 from gradtape.runtime.state import new_id
 from gradtape.runtime.tensor import Tensor, wrap
-from gradtape.runtime.trace import function_tracer
+from gradtape.runtime.trace import drawing_tracer
+from gradtape.runtime.vectorized import MapTracer
 
 
 class Source(NamedTuple):
@@ -28,8 +29,8 @@ NEXT = 1 << 40  # blocks between two draws of a call
 
 
 class Stream:
-    """The state of a traced function's draws, as if it were a variable: each call begins with a fresh one, and each
-    draw, in branches and loops too, goes on from the one before."""
+    """The state of a traced function's draws, or of a slice's in a map, as if it were a variable: each call begins with
+    a fresh one, and each draw, in branches and loops too, goes on from the one before."""
 
     def __init__(self, fresh: Callable[[], Source]) -> None:
         self._id = new_id()
@@ -37,11 +38,11 @@ class Stream:
         self.fresh = fresh
 
     def read(self) -> Tensor:
-        tracer = function_tracer()
+        tracer = drawing_tracer()
         return state_of(self.fresh()) if tracer is None else tracer.read(self)
 
     def assign(self, value: Tensor) -> None:
-        tracer = function_tracer()
+        tracer = drawing_tracer()
         if tracer is not None:
             tracer.assign(self, value)
 
@@ -50,6 +51,12 @@ class Stream:
         state = self.read()
         self.assign(binary(ADD.bind(), state, wrap(np.array([0, NEXT], np.uint64), STATE_AVAL)))
         return state
+
+
+def of_slice(source: Tensor) -> Tensor:
+    """A source that is one for all slices of the maps around here, as the slice's own."""
+    tracer = drawing_tracer()
+    return tracer.own(lambda: of_slice(source)) if isinstance(tracer, MapTracer) else source
 
 
 def state_of(source: Source | Tensor) -> Tensor:

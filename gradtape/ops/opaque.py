@@ -76,3 +76,12 @@ class Opaque(Op):
             return [None] * len(node.inputs)
         pulled = self.rule(node, *cotangents)
         return [v if w else None for v, w in zip(pulled, wanted, strict=True)]
+
+
+class Seeding(Opaque):
+    """The key and counter of a draw that depends on a seed alone."""
+
+
+class Draw(Opaque):
+    """Random numbers of a `shape`, from a key and a counter (its first operand) and from parameters, whose shapes
+    broadcast to that."""

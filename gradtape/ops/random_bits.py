@@ -10,7 +10,7 @@ from typing import Any
 from gradtape.ir.aval import Aval, aval
 from gradtape.ir.dtypes import uint32, uint64
 from gradtape.ir.shapes import TensorShape, size_of
-from gradtape.ops.opaque import Opaque
+from gradtape.ops.opaque import Draw
 from gradtape.ops.samples import Sample, Spec
 
 M0, M1 = 0xD2511F53, 0xCD9E8D57  # multipliers of the rounds
@@ -75,7 +75,7 @@ def _infer(state: Aval, shape: tuple[int, ...]) -> list[Aval]:
     return [aval(shape, uint32)]
 
 
-RANDOM_BITS = Opaque(
+RANDOM_BITS = Draw(
     "random_bits",
     _value,
     infer=_infer,

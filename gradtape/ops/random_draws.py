@@ -14,7 +14,7 @@ from gradtape.ir.aval import Aval, aval
 from gradtape.ir.dtypes import DType, float32, float64, int8, int32, int64, uint64
 from gradtape.ir.errors import InvalidArgumentError
 from gradtape.ir.shapes import broadcast, shape_text, size_of
-from gradtape.ops.opaque import Opaque
+from gradtape.ops.opaque import Draw
 from gradtape.ops.random_bits import MASK, blocks, check_state, halves, mixed, philox
 from gradtape.ops.samples import BadSample, Sample, Spec
 
@@ -59,7 +59,7 @@ def _range(low: int, span: int, dtype: DType, *shape: int) -> dict[str, Any]:
     return {"shape": shape, "low": low, "span": span, "dtype": dtype}
 
 
-RANDOM_INTEGERS = Opaque(
+RANDOM_INTEGERS = Draw(
     "random_integers",
     _integers,
     infer=_integers_infer,
@@ -150,7 +150,7 @@ def _truncated_infer(state: Aval, shape: Dims, dtype: DType) -> list[Aval]:
     return [aval(shape, dtype)]
 
 
-RANDOM_TRUNCATED_NORMAL = Opaque(
+RANDOM_TRUNCATED_NORMAL = Draw(
     "random_truncated_normal",
     _truncated,
     infer=_truncated_infer,
@@ -202,7 +202,7 @@ def _gamma_infer(state: Aval, alpha: Aval, shape: Dims) -> list[Aval]:
     return [aval(shape, alpha.dtype)]
 
 
-RANDOM_GAMMA = Opaque(
+RANDOM_GAMMA = Draw(
     "random_gamma",
     _gamma,
     infer=_gamma_infer,
@@ -293,7 +293,7 @@ def _poisson_infer(state: Aval, rate: Aval, shape: Dims, dtype: DType) -> list[A
     return [aval(shape, dtype)]
 
 
-RANDOM_POISSON = Opaque(
+RANDOM_POISSON = Draw(
     "random_poisson",
     _poisson,
     infer=_poisson_infer,

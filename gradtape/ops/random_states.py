@@ -10,7 +10,7 @@ from gradtape.ir.aval import Aval, aval
 from gradtape.ir.dtypes import int64, uint64
 from gradtape.ir.errors import InvalidArgumentError
 from gradtape.ir.shapes import broadcast
-from gradtape.ops.opaque import Opaque
+from gradtape.ops.opaque import Opaque, Seeding
 from gradtape.ops.random_bits import MASK, mixed
 from gradtape.ops.samples import BadSample, Sample, Spec
 
@@ -82,7 +82,7 @@ def _source_infer(seed: Aval, *data: Aval, purpose: int) -> list[Aval]:
     return [aval(None if loops is None else (*loops, 2), uint64)]
 
 
-RANDOM_SOURCE = Opaque(
+RANDOM_SOURCE = Seeding(
     "random_source",
     _source,
     infer=_source_infer,

@@ -30,6 +30,7 @@ class Tracer:
 
     is_open = False  # it is that of a function for more than one shape
     is_function = False  # it is a whole function or a block of one, and takes in all that is computed in it
+    keeps_states = False  # of what random numbers are drawn from
 
     def __init__(self, inputs: Sequence[Aval]) -> None:
         self.inputs = [Value(a) for a in inputs]
@@ -138,7 +139,7 @@ class FunctionTracer(Tracer):
     """The graph of a whole function, which is called again later: variables are read when it is called and given
     their new values when it ends. The same for a block of a function: a branch, the body of a loop."""
 
-    is_function = True
+    is_function = keeps_states = True
 
     def __init__(self, inputs: Sequence[Aval]) -> None:
         super().__init__(inputs)
@@ -207,6 +208,11 @@ class FunctionTracer(Tracer):
                 "the variable outside, or give an initial value that does not."
             )
         return t._tracer.evaluated(t)
+
+
+def drawing_tracer() -> Any:
+    """The tracer that keeps the states of what is drawn from: of the innermost function, block of one, or map."""
+    return next((t for t in reversed(STATE.tracers) if t.keeps_states), None)
 
 
 def evaluated(t: SymbolicTensor) -> Tensor:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from gradtape.ir.aval import Aval, aval
 from gradtape.ir.bounded import Bounded
 from gradtape.ir.graph import Graph, Value, structure
+from gradtape.ops.layout import BROADCAST_TO
 from gradtape.runtime.backward import CompiledGraph
+from gradtape.runtime.dispatch import unary
+from gradtape.runtime.state import STATE
 from gradtape.runtime.tensor import Tensor
 from gradtape.runtime.trace import Tracer
 from gradtape.transforms.rows.builder import Builder
@@ -23,6 +27,48 @@ MAX_GRAPHS = 512
 Finish = Callable[[Builder, Rows], Value]
 
 
+class MapTracer(Tracer):
+    """The graph of one of `count` slices. Beside the elements what it draws from may enter it."""
+
+    keeps_states = True
+
+    def __init__(self, inputs: Sequence[Aval], count: int) -> None:
+        super().__init__(inputs)
+        self.count = count
+        self.entered: list[Tensor] = []  # over all slices
+        self.present: dict[int, Tensor] = {}  # by id of what is drawn from: a slice's state now
+
+    def read(self, drawn: Any) -> Tensor:
+        """The state of what is drawn from, in a slice. Each slice's is its own, though they begin alike."""
+        found = self.present.get(drawn._id)
+        if found is None:
+            found = self.present[drawn._id] = self.own(drawn.next)
+        return found
+
+    def own(self, make: Callable[[], Tensor]) -> Tensor:
+        """A state that is made where the map is called, as a slice's."""
+        with self.around():
+            first = make()
+            self.entered.append(unary(BROADCAST_TO.bind(shape=(self.count, *first._aval.dims)), first))
+        self.inputs.append(Value(first._aval))
+        return self.symbol(self.inputs[-1])
+
+    def assign(self, drawn: Any, value: Tensor) -> None:
+        """A slice's state from now on."""
+        self.present[drawn._id] = value
+
+    @contextlib.contextmanager
+    def around(self) -> Iterator[None]:
+        """A block that runs where the map is called."""
+        held = STATE.tracers, STATE.recorders
+        at = next(k for k, t in enumerate(STATE.tracers) if t is self)
+        STATE.enter(STATE.tracers[:at], ())
+        try:
+            yield
+        finally:
+            STATE.enter(*held)
+
+
 def map_elements(
     f: Callable[[list[Tensor]], list[Tensor]],
     elements: Sequence[Tensor],
@@ -33,11 +79,13 @@ def map_elements(
     """f on the slices along the first axis, for all of them at once. `shared`: elements that all slices see whole
     (a first axis of size 1, taken away). `finish`: what is made of the rows of a result."""
     avals = [aval(t._aval.dims[1:], t._aval.dtype) for t in elements]
-    tracer = Tracer(avals)
+    tracer = MapTracer(avals, count)
     results = tracer.run(f, list(tracer.symbols))
     graph, captured = tracer.graph(results)
-    compiled = _compiled(graph, tuple(shared), tuple(t._aval for t in elements), count, finish)
-    return compiled([*elements, *captured])
+    mapped = [*elements, *tracer.entered]
+    seen_whole = (*shared, *(False for _ in tracer.entered))
+    compiled = _compiled(graph, seen_whole, tuple(t._aval for t in mapped), count, finish)
+    return compiled([*mapped, *captured])
 
 
 _graphs: Bounded[Any, CompiledGraph] = Bounded(MAX_GRAPHS)

@@ -15,12 +15,12 @@ from gradtape.ops.call import Call, Ruled, UnknownRule, ruled_step
 from gradtape.ops.composite import Composite
 from gradtape.ops.contraction import Contraction
 from gradtape.ops.control import Checkpoint, Cond, Scan, StackSum, While
-from gradtape.ops.opaque import Opaque
+from gradtape.ops.opaque import Draw, Opaque, Seeding
 from gradtape.ops.placement import Assemble, Product, assemble_by_scatter
 from gradtape.ops.pointwise import Pointwise
 from gradtape.ops.reduction import Reduction
 from gradtape.ops.structural import Structural
-from gradtape.transforms.rows import arithmetic, control, folding, loops
+from gradtape.transforms.rows import arithmetic, control, draws, folding, loops
 from gradtape.transforms.rows.builder import Builder
 from gradtape.transforms.rows.entering import free, lifted
 from gradtape.transforms.rows.following import follow
@@ -211,6 +211,8 @@ RULES: dict[type, Rule] = {
     Contraction: arithmetic.contraction,
     Structural: _moved,
     Opaque: _moved,
+    Draw: draws.drawn,
+    Seeding: draws.seeded,
     Composite: _composite,
     Call: _call,
     Checkpoint: _call,
