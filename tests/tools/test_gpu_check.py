@@ -20,11 +20,11 @@ from gradtape.runtime.devices import DEVICES
 from gradtape.tracing.replaying import POLICY
 from tests.cuda_emulator.streams import Stream
 from tools.gpu_check import __main__ as command
-from tools.gpu_check import needs, plan, programs, recording, report, running
+from tools.gpu_check import needs, plan, prepare, programs, recording, report, running
 from tools.gpu_check.comparing import agree, apart
 from tools.gpu_check.outcome import FAILED, NOT_RUN, PASSED, NotRun, Outcome
 from tools.gpu_check.section import on_the_device, outcome
-from tools.gpu_check.sections import offsets, peers, sanitizer, suite
+from tools.gpu_check.sections import offsets, ops, peers, sanitizer, suite
 
 FEW = ("moves", "jacobians")  # of the small programs
 
@@ -98,6 +98,29 @@ def test_results_of_the_emulator_that_came_along_are_compared(tmp_path: Path) ->
     recording.write(tmp_path / recording.FILE, found | {"moves 0": found["moves 0"] + 1})
     bad = outcome("emulator", True, 60.0, tmp_path, FEW)
     assert bad.state == FAILED and "moves 0: apart by" in bad.text
+
+
+def test_what_is_carried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    baked: list[tuple[list[str], list[int]]] = []
+    recorded, results = recording.recorded, programs.results
+    monkeypatch.setenv("GRADTAPE_CACHE", "")  # both are given back at the end
+    monkeypatch.setenv("GRADTAPE_DEVICE", "cpu")
+    monkeypatch.setattr(prepare, "SECTIONS", ("streams",))
+    monkeypatch.setattr(prepare, "results", lambda n: results(n, FEW))
+    monkeypatch.setattr(recording, "recorded", lambda cuda: recorded(cuda, FEW))
+    monkeypatch.setattr(ops, "GROUPS", 2)
+    monkeypatch.setattr(ops, "kernels", lambda group, groups: ([], [f"// group {group} of {groups}"]))
+    monkeypatch.setattr(prepare, "bake", lambda texts, numbers: baked.append((texts, numbers)) or 1_000_000)
+    prepare.main(["--folder", str(tmp_path), "--architectures", "80,90", "--without-wheels"])
+    ((texts, numbers),) = baked
+    assert numbers == [80, 90] and texts[-2:] == ["// group 0 of 2", "// group 1 of 2"]
+    assert len(texts) == len(set(texts)) > 4 and all("__global__" in text for text in texts[:-2])
+    found = recording.arrays(recording.read(tmp_path / recording.FILE))
+    assert found and all(name.startswith(FEW) for name in found)
+    assert f"modules of kernels: {len(texts)} for 2 architectures, 1.0 MB" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        prepare.main(["--folder", str(tmp_path), "--architectures", "80," * 400 + "90", "--without-wheels"])
+    assert "architectures at most" in capsys.readouterr().err
 
 
 # ---- numbers
