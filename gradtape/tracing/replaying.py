@@ -20,6 +20,7 @@ import numpy as np
 from gradtape.backends.cuda.blas import MATH
 from gradtape.backends.cuda.capture import Captured, Uncapturable
 from gradtape.backends.cuda.device import Cuda
+from gradtape.ir.aval import Aval
 from gradtape.kernels.memory import UNSHARED
 from gradtape.ops.indexing import checked
 from gradtape.runtime.devices import DEVICES, Placed, is_on_device
@@ -179,8 +180,9 @@ def _goes_to_device(trace: Trace, tensors: Sequence[Tensor]) -> bool:
 
 
 def _pays(trace: Trace, tensors: Sequence[Tensor]) -> bool:
-    """Whether little enough would be copied at each launch (operands, results, new values of variables), and held."""
-    copied = [*(t._aval for t in tensors), *trace.compiled.avals]
+    """Whether little enough would be copied at each launch (operands and results; most new values of variables are
+    not), and held."""
+    copied = [*(t._aval for t in tensors), *_results(trace)]
     return sum(v.nbytes for v in copied) <= MOST_COPIED and peak_bytes(trace.compiled.graph) <= MOST_BYTES
 
 
@@ -204,7 +206,7 @@ class Replay:
         self.inputs = Inputs(cuda, [*(t._array for t in tensors), *(_zeros(s) for s in self.states)])
         self.places = {v._id: (v, fixed(cuda, v)) for v in trace.variables if isinstance(v, Variable)}
         self.written = [self.places[v._id] for v in trace.assigned if v._id in self.places]
-        self.avals = trace.compiled.avals[: len(trace.compiled.avals) - len(trace.assigned)]
+        self.avals = _results(trace)
         self.constants = list(trace.captured)
         captured = self._captured(trace)
         self.launched = captured.launch
@@ -288,6 +290,11 @@ class Replay:
         for v, place in self.written:
             v.overwrite(place.array)
         return [wrap(result(arrays), a) for result, a in zip(self.results, self.avals, strict=True)]
+
+
+def _results(trace: Trace) -> Sequence[Aval]:
+    """Those of the function, without the new values of variables."""
+    return trace.compiled.avals[: len(trace.compiled.avals) - len(trace.assigned)]
 
 
 def _zeros(state: Any) -> Any:

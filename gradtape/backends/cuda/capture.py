@@ -59,6 +59,7 @@ class Captured:
             rehearsal()
             with xp.cuda.using_allocator(pool.malloc), stream, _recording(stream, products) as graphs:
                 self.results = work()
+        products.prepare()  # the handle must not stay on a stream that goes
         (self.graph,) = graphs
         self.graph.upload()
         self.noting = noting
