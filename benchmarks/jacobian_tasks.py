@@ -183,13 +183,11 @@ def _layer_inputs(size: Size) -> Inputs:
     return {"x": _normal(rng, pick(size, 3, 32, 1024), n), **_layers(rng, n, n)}
 
 
-layer_by_kernel = Task(
-    _layer_inputs,
-    lambda s, p: s.relu(s.matmul(p["x"], p["W1"]) + p["b1"]),
-    ("W1",),
-    _layer_kernel,
-    examples=("x",),
-)
+def _layer(s: Spelling, p: Inputs) -> Any:
+    return s.relu(s.matmul(p["x"], p["W1"]) + p["b1"])
+
+
+layer_by_kernel = Task(_layer_inputs, _layer, ("W1",), _layer_kernel, examples=("x",))
 
 # ------------------------------------------------------------------ Hessians
 
@@ -344,9 +342,8 @@ def _loss_gradients(given: Inputs) -> Sequence[Array]:
     return [p["x"][:, :, None] * d1[:, None], d1, h[:, :, None] * d2[:, None], d2]
 
 
-example_gradients = Task(
-    _loss_inputs, _losses, ("W1", "b1", "W2", "b2"), _loss_gradients, "examples", examples=("x", "labels")
-)
+WEIGHTS = ("W1", "b1", "W2", "b2")
+example_gradients = Task(_loss_inputs, _losses, WEIGHTS, _loss_gradients, "examples", examples=("x", "labels"))
 
 # ------------------------------------------------------------------ third order, growth
 
