@@ -397,6 +397,36 @@ def test_vjp_of_vectorize_where_rows_part_ways(f: Callable[[Any], Any]) -> None:
         np.testing.assert_allclose(tape.gradient(y, z).numpy(), [g for _, g in rows], 1e-12)
 
 
+@tf.function
+def powers(n: Any, x: Any) -> Any:
+    total = tf.ones([], tf.float64)
+    for k in tf.range(n):
+        if k == 3:
+            break
+        total = total * x
+    return total
+
+
+@tf.function
+def every_other(first: Any, last: Any) -> Any:
+    total = 0
+    for k in tf.range(first, last, 2):
+        total += k
+    return total
+
+
+def test_ranges_that_differ_between_rows() -> None:
+    counts, x = tf.constant([1, 2, 0, 5]), tf.constant([2.0, 3.0, 4.0, 2.0], tf.float64)
+    w = tf.Variable(tf.ones([], tf.float64))
+    mapped = lambda: tf.vectorized_map(lambda a: powers(a[0], w * a[1]), (counts, x))  # noqa: E731
+    np.testing.assert_array_equal(mapped(), [2.0, 9.0, 1.0, 8.0])
+    np.testing.assert_array_equal(tf.function(mapped)(), [2.0, 9.0, 1.0, 8.0])
+    slopes = tf.per_example_gradients(lambda a: powers(a[0], w * a[1]), w, (counts, x))
+    np.testing.assert_array_equal(slopes, [2.0, 18.0, 0.0, 24.0])
+    bounds = (tf.constant([1, 2, 0, 5, 4]), tf.constant([2, 3, 8, 9, 1]))
+    np.testing.assert_array_equal(tf.vectorized_map(lambda a: every_other(*a), bounds), [1, 2, 12, 12, 0])
+
+
 # ------------------------------------------------------------------ what is refused
 
 

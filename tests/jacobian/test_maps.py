@@ -58,6 +58,21 @@ def test_all_rows_at_once_are_the_rows(name: str) -> None:
     np.testing.assert_allclose(found.numpy(), want.numpy(), rtol=1e-12, atol=1e-13)
 
 
+TRUTHS: dict[str, Any] = {
+    "chosen": lambda r: tf.where([True, False, True], r > 0, r > 1),
+    "rolled": lambda r: tf.roll(r > 0, 1, 0),
+    "side by side": lambda r: tf.concat([r > 0, [True], r[::-1] > 1], 0),
+    "picked": lambda r: tf.gather(r > 0, tf.argsort(r)),
+    "any": lambda r: tf.reduce_any(r > 1),
+}
+
+
+@pytest.mark.parametrize("name", TRUTHS)
+def test_truth_values(name: str) -> None:
+    found = tf.vectorized_map(TRUTHS[name], X)
+    np.testing.assert_array_equal(found, [TRUTHS[name](tf.constant(row)) for row in X])
+
+
 @pytest.mark.parametrize("name", ROWS)
 def test_map_fn_is_the_loop(name: str) -> None:
     function, at = ROWS[name]

@@ -42,12 +42,12 @@ from gradtape.transforms.rows.terms import (
 
 
 def pointwise(b: Builder, node: Node, operands: list[Item]) -> Sequence[Item]:
-    """The sum over the operands that vary, where the op is linear in them together."""
+    """The sum over the operands that vary, where the op is linear in them together; truth values have no sums."""
     op = node.step.op
     assert isinstance(op, Pointwise)
     varying = {i for i, x in enumerate(operands) if isinstance(x, Rows)}
     group = next((g for g in op.linear if varying <= set(g)), None)
-    if group is None:
+    if group is None or node.outputs[0].aval.dtype.is_bool:
         return [_pointwise_free(b, node, operands)]
     rows = common_rows(operands)
     parts = [_linear(b, node, operands, i, lifted(b, operands[i], rows), group) for i in group]

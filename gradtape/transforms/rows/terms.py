@@ -195,11 +195,12 @@ def opt_einsum_letters(n: int) -> list[str]:
 
 
 def summed(b: Builder, f: Factor, keep: Sequence[Letter], other: Factor | None) -> Factor:
-    """The sum over letters of f that neither `keep` nor the other factor has."""
+    """The sum over letters of f that neither `keep` nor the other factor has; of truth values, whether any holds."""
     gone = tuple(k for k, c in enumerate(f.letters) if c not in keep and (other is None or c not in other.letters))
     if not gone:
         return f
-    value = b.emit("reduce_sum", f.value, axes=gone, keepdims=False)
+    op = "reduce_any" if f.value.aval.dtype.is_bool else "reduce_sum"
+    value = b.emit(op, f.value, axes=gone, keepdims=False)
     return Factor(value, tuple(c for k, c in enumerate(f.letters) if k not in gone))
 
 
