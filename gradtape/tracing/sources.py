@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import linecache
 import textwrap
@@ -38,17 +39,22 @@ def syntax_of(f: types.FunctionType) -> ast.FunctionDef | ast.Lambda:
 
 def _lambda(code: types.CodeType) -> ast.Lambda:
     """The lambda whose body is where the code says that it stands: of several in a line, that one."""
-    text = "".join(linecache.getlines(code.co_filename))
     try:
-        tree = ast.parse(text)
+        lambdas = _lambdas("".join(linecache.getlines(code.co_filename)))
     except SyntaxError as e:
         raise _unknown(code) from e
     places = [((a, c), (b, d)) for a, b, c, d in code.co_positions() if None not in (a, b, c, d) and d]
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-    around = [n for n in ast.walk(tree) if isinstance(n, ast.Lambda) and places and _holds(n, places, names)]
+    around = [n for n in lambdas if places and _holds(n, places, names)]
     if not around:
         raise _unknown(code)
     return max(around, key=lambda n: (n.body.lineno, n.body.col_offset))
+
+
+@functools.lru_cache(16)
+def _lambdas(text: str) -> list[ast.Lambda]:
+    """All of them in a file, which may have many functions that are asked for."""
+    return [n for n in ast.walk(ast.parse(text)) if isinstance(n, ast.Lambda)]
 
 
 def _holds(node: ast.Lambda, places: Sequence[Any], names: Sequence[str]) -> bool:
