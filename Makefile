@@ -63,7 +63,7 @@ test: $(VENV)/dev-installed
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --doctest-modules tests gradtape
 
 # Kernels are kept from one run to the next (tests/cuda_emulator), so that the second is faster.
-ELSEWHERE := gradtape $(addprefix tests/,checks custom_gradient explain functions keras linalg numerics plot runtime saving tape)
+ELSEWHERE := gradtape $(addprefix tests/,api checks custom_gradient explain functions keras linalg numerics plot runtime saving tape)
 test-emulated: $(VENV)/dev-installed
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --device emulated --doctest-modules $(ELSEWHERE)
 

@@ -219,7 +219,7 @@ def confusion_matrix(
     k = want._aval.size
     if got._aval.size != k:
         raise InvalidArgumentError(f"`confusion_matrix` got {k} labels and {got._aval.size} predictions.")
-    wide = cast(ones([k], float64) if weights is None else convert(weights), as_dtype(dtype))
+    wide = ones([k], as_dtype(dtype)) if weights is None else cast(convert(weights), as_dtype(dtype))
     pairs = concat([want, got], axis=0)
     if num_classes is not None and isinstance(pairs, SymbolicTensor):
         n = integer(num_classes, "num_classes")

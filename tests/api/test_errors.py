@@ -160,7 +160,11 @@ WRONG: dict[str, tuple[Callable[[], Any], Any, str]] = {
 }
 
 
-@pytest.mark.parametrize("what", WRONG)
+LOOKED_AT = "sparse cross-entropy of a label too large"
+HOST = pytest.mark.host("nobody waits for a device to find out what its labels are")
+
+
+@pytest.mark.parametrize("what", [pytest.param(w, marks=HOST) if w == LOOKED_AT else w for w in WRONG])
 def test_wrong_arguments(what: str) -> None:
     f, kind, words = WRONG[what]
     with pytest.raises(kind, match=words) as caught:
