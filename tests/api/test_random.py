@@ -77,6 +77,7 @@ def test_seeded_sequences_are_their_own(name: str) -> None:
     assert not np.array_equal(seeded[0], unseeded)
 
 
+@pytest.mark.host("processes of their own, without a device")
 def test_seeds_hold_in_every_process() -> None:
     """With a seed of its own a call needs no global one; without any seed two processes differ."""
     script = (
@@ -279,6 +280,7 @@ def test_the_gradient_of_gamma_keeps_the_distribution_function(alpha: float) -> 
     np.testing.assert_allclose(rows, want, rtol=1e-11, atol=1e-280)
 
 
+@pytest.mark.host("many numbers; tests/backends/cuda has the moments of gamma on the device")
 def test_the_gradient_of_gamma_by_its_mean() -> None:
     """E[x] = α / β and E[x²] = α (α + 1) / β², whose derivatives in α are those of the draws on average."""
     alpha, beta = tf.Variable([0.4, 3.0]), 2.0
@@ -289,6 +291,7 @@ def test_the_gradient_of_gamma_by_its_mean() -> None:
     np.testing.assert_allclose(tape.gradient(second, alpha), [0.45, 1.75], atol=0.1)
 
 
+@pytest.mark.host("many numbers; tests/backends/cuda has the moments of gamma on the device")
 def test_second_derivatives_of_gamma_are_those_along_the_quantile() -> None:
     """E[x³] = α (α + 1) (α + 2): the second derivative in α is 6 α + 6."""
     alpha = tf.Variable(1.5, dtype=tf.float64)
