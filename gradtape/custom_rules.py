@@ -143,6 +143,15 @@ def _call(f: Callable[..., Any], jvp: Callable[..., Any] | None, args: tuple[Any
             f"argument 'variables'. It reads: {', '.join(v.name for v in variables)}."
         )
     pull = _Rule(f, rule, inputs, arguments, kwargs, variables, [t._aval for t in inner])
+    others = [None if isinstance(t, Tensor) else t for t in inputs]
+
+    def again(tensors: Sequence[Tensor]) -> list[Tensor]:
+        given = iter(tensors)
+        there: list[Any] = [next(given) if isinstance(t, Aval) else x for t, x in zip(pull.wanted, others, strict=True)]
+        anew: Any = optree.tree_unflatten(arguments, there)
+        return [convert(t) for t in leaves_of(_call(f, jvp, anew, kwargs))]
+
+    pull.again = again
     if jvp is not None:
         pull.push = _Push(pull, jvp, inputs, arguments)
     outputs = handed_out(inner, [*operands, *variables], pull)
@@ -190,12 +199,13 @@ class _Rule:
         variables: list[Variable],
         results: Sequence[Aval],
     ) -> None:
-        self.f, self.rule, self.variables = f, rule, variables
+        self.function, self.rule, self.variables = f, rule, variables
         self.name = getattr(f, "__name__", "function")
         self.arguments, self.options = arguments, options
         self.wanted: list[Aval | None] = [t._aval if isinstance(t, Tensor) else None for t in inputs]
         self.results = list(results)
         self.push: Callable[[Sequence[Tensor]], Sequence[Tensor | None]] | None = None
+        self.again: Callable[[Sequence[Tensor]], Sequence[Tensor]] | None = None
 
     def __call__(self, *cotangents: Tensor) -> Sequence[Tensor | None]:
         given = iter(cotangents)
@@ -233,7 +243,7 @@ class _Rule:
 
     def _all_bound(self) -> int:
         """How many gradients would be due, had the options been given by position."""
-        signature = _signature(self.f)
+        signature = _signature(self.function)
         positional = [
             p for p in (signature.parameters.values() if signature else ()) if p.kind is p.POSITIONAL_OR_KEYWORD
         ]
@@ -242,7 +252,7 @@ class _Rule:
 
     def _names(self) -> list[str]:
         """The arguments as the function calls them."""
-        signature = _signature(self.f)
+        signature = _signature(self.function)
         known = list(signature.parameters.values()) if signature else []
         positional = [p.name for p in known if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
         rest = next((p.name for p in known if p.kind is p.VAR_POSITIONAL), "args")

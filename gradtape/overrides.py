@@ -293,6 +293,8 @@ class _Pull:
     def __init__(self, operation: Operation, rule: Rule) -> None:
         self.push: Callable[[Sequence[Tensor]], Sequence[Tensor | None]] | None = None
         self.operation, self.rule = operation, rule
+        self.function = rule
+        self.again: Callable[[Sequence[Tensor]], Sequence[Tensor]] | None = None
         self.name = f"{operation.type}, {_named(rule)}"
         self.results: list[Aval] = [t._aval for t in operation.outputs]
 

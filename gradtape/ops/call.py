@@ -203,7 +203,7 @@ class UnknownRule(Op):
     def vjp(self, node: Node, cotangents: list[Value | None], wanted: list[bool]) -> list[Value | None]:
         raise self.error(node.step)
 
-    def error(self, step: Step) -> LookupError:
+    def error(self, step: Step) -> Exception:
         """What is raised in the place of a gradient."""
         name = step.params["name"]
         return LookupError(
@@ -216,7 +216,7 @@ class UnknownRule(Op):
 class NoGradient(UnknownRule):
     """The gradient of a user's kernel that has none."""
 
-    def error(self, step: Step) -> LookupError:
+    def error(self, step: Step) -> Exception:
         return self.refusal(step.params["name"])
 
     def refusal(self, name: str) -> LookupError:
@@ -227,6 +227,19 @@ class NoGradient(UnknownRule):
         )
 
 
+class Gone(UnknownRule):
+    """A rule that could not be traced any more when it was asked for, since a tensor that it reads was gone. Who runs
+    it, or asks for its derivative, is told; who only passes by is not."""
+
+    def error(self, step: Step) -> Exception:
+        name = step.params["name"]
+        return TypeError(
+            f"The rule of `{name}` calls `{name}`, so that it is traced when a further derivative asks for it, and a "
+            "tensor of the function around it, which is not among its arguments, is gone by then: pass it as one."
+        )
+
+
+GONE = Gone("gone", listed=False)
 NO_GRADIENT = NoGradient("no_gradient", listed=False)
 UNKNOWN_RULE = UnknownRule("unknown_rule", doc="A rule that is known by name only.")
 

@@ -93,14 +93,16 @@ def effectful_step(graph: Graph, states: Sequence[Any]) -> Step:
     once, it is a graph without them, which reads the states when it runs."""
     effect = Effect(graph, states)
     given = graph.inputs[: len(graph.inputs) - len(states)]
-    now = [apply(host_step(_reader(s), (s._aval,)), ())[0] for s in states]
+    now = [apply(reader_step(s), ())[0] for s in states]
     made = rebuild_from(graph, [*given, *now])[: effect.answers]
     return Step(EFFECTFUL, {"graph": Graph(given, [*made, *now]), "effect": effect})
 
 
-def _reader(state: Any) -> Any:
+def reader_step(x: Any) -> Step:
+    """The step that reads a variable, other state or a tensor, as it is when it runs."""
+
     def read() -> Any:
         with outside():
-            return state.read()._array
+            return (x if isinstance(x, Tensor) else x.read())._array
 
-    return read
+    return host_step(read, (x._aval,))

@@ -31,9 +31,13 @@ class Rule(Protocol):
     Attributes:
       name: of the function, for messages.
       push: what it does to tangents, where the user said so: tangents of the differentiable operands to those of the
-        differentiable results, None for zero."""
+        differentiable results, None for zero.
+      function: what the user wrote.
+      again: what calls the function on other tensors in the place of its own; None: it cannot be called anew."""
 
     name: str
+    function: Any
+    again: Callable[[Sequence[Tensor]], Sequence[Tensor]] | None
     push: Callable[[Sequence[Tensor]], Sequence[Tensor | None]] | None
 
     def __call__(self, *cotangents: Tensor) -> Sequence[Tensor | None]:

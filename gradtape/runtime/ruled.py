@@ -11,6 +11,7 @@ from gradtape.ops.call import ruled_step
 from gradtape.ops.op import Step
 from gradtape.runtime.dispatch import execute
 from gradtape.runtime.effects import Apart, apart, effectful_step
+from gradtape.runtime.later import calls_itself, later_step
 from gradtape.runtime.pushing import pushed_by, transposed
 from gradtape.runtime.record import Rule
 from gradtape.runtime.state import STATE
@@ -46,6 +47,9 @@ def _innermost(results: Sequence[Tensor], operands: Sequence[Any]) -> Tracer | N
 
 
 def _with_rule(tracer: Tracer, results: Sequence[Tensor], operands: Sequence[Any], rule: Rule) -> list[Tensor]:
+    if calls_itself(rule):
+        present = list(map(_present, operands))
+        return _handed(later_step(rule, results, operands), [*results, *present, *present])
     cotangents = [Value(t._aval) for t in results if t._aval.dtype.is_differentiable]
     function = function_tracer() if tracer.is_function else None
     with apart(function, cotangents) as block:
@@ -80,8 +84,12 @@ def _with_rule(tracer: Tracer, results: Sequence[Tensor], operands: Sequence[Any
 
     key = (len(results), structure(graph), answered, rule.name, forwards and structure(forwards))
     bound = step() if states else _steps.find(key, step)
-    handed = _unrecorded(execute, bound, [*results, *map(_present, operands), *map(tracer.symbol, read)])
-    return list(handed) if isinstance(handed, tuple) else [handed]
+    return _handed(bound, [*results, *map(_present, operands), *map(tracer.symbol, read)])
+
+
+def _handed(step: Step, operands: Sequence[Tensor]) -> list[Tensor]:
+    made = _unrecorded(execute, step, operands)
+    return list(made) if isinstance(made, tuple) else [made]
 
 
 def _settled(
@@ -138,6 +146,7 @@ def _with_push(
 
 
 def _asked(rule: Rule, cotangents: Sequence[Tensor]) -> Sequence[Tensor | None]:
+    held, STATE.rules = STATE.rules, (*STATE.rules, rule)
     try:
         return rule(*cotangents)
     except SymbolicTensorError as e:
@@ -145,6 +154,8 @@ def _asked(rule: Rule, cotangents: Sequence[Tensor]) -> Sequence[Tensor | None]:
             f"The rule of a custom gradient is traced, because a tape may ask for it, and wants values: {e} Write it "
             "with ops, or go over the rows with `tf.map_fn`."
         ) from None
+    finally:
+        STATE.rules = held
 
 
 def _unrecorded(f: Callable[..., Any], *args: Any) -> Any:

@@ -13,7 +13,7 @@ import numpy as np
 
 if TYPE_CHECKING:
     from gradtape.ops.op import Step
-    from gradtape.runtime.record import Recorder
+    from gradtape.runtime.record import Recorder, Rule
     from gradtape.runtime.tensor import Tensor
     from gradtape.runtime.trace import Tracer
     from gradtape.runtime.variable import Variable
@@ -82,6 +82,7 @@ class State(threading.local):
         self.recorders: tuple[Recorder, ...] = ()
         self.tracers: tuple[Tracer, ...] = ()
         self.watchers: tuple[Callable[[Variable], None], ...] = DEFAULT.watchers
+        self.rules: tuple[Rule, ...] = ()  # of custom gradients, that are being traced, within each other
         self.overrides: Overriding | None = DEFAULT.overrides  # what stands between ops and their execution
         self.detour: Detour | None = None  # the two together: what a step is shown to before it runs
         self.reads: dict[int, Tensor] = {}  # what variables were read as since the recorders changed, by their id

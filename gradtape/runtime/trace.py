@@ -122,10 +122,14 @@ def _innermost(inputs: Sequence[Tensor]) -> Tracer:
     raise AssertionError("the tracer of each of them is among those at work")
 
 
-def out_of_scope(t: SymbolicTensor) -> TypeError:
+class OutOfScope(TypeError):
+    """A symbolic tensor outlived what it was made in."""
+
+
+def out_of_scope(t: SymbolicTensor) -> OutOfScope:
     """The error for a symbolic tensor that outlived the function, or the block of it, in which it was made."""
     made = f", made at {place_at(*t._place)}," if t._place else ""
-    return TypeError(
+    return OutOfScope(
         f"{t!r}{made} is out of scope at {place_of(user_frame())}: the function or the branch or loop that it belongs "
         "to had been traced. Return it from there, instead of keeping it in a list, an attribute or a global name."
     )

@@ -92,6 +92,11 @@ def _node(node: Node, inputs: list[int]) -> dict[str, Any]:
         )
     known = dict(node.step.params)
     if isinstance(op, Ruled):
+        if "rule" not in known:
+            raise Unsaved(
+                f"the rule of the custom gradient `{known['name']}` calls `{known['name']}` again, whose rule does "
+                "too, and a file would hold all of them. Write the rule with what the function computes"
+            )
         del known["linear"]  # read from the rule itself
         if known.pop("effectful") is not None:
             raise Unsaved(
