@@ -119,6 +119,11 @@ def launches() -> None:
     (launch,) = device.counts.launches
     assert (launch.kernel, launch.grid, launch.block) == ("soft", (2, 1, 1), (64, 1, 1))
     assert y.shape == (10, 10)
+    traced = tf.function(lambda x: op(x, 2.0), jit_compile=True)
+    for seed in range(4):
+        given = drawn(4, seed=seed)
+        np.testing.assert_allclose(traced(tf.constant(given)), np.log(1 + np.exp(2 * given)) / 2)
+    assert device.counts.graphs
 
 
 PROGRAMS = {"host": (values_and_gradients, integers_and_numbers, scalar_functions)}
