@@ -95,8 +95,8 @@ REGISTRY = Registry()
 
 
 class RegisterGradient:
-    """A decorator that registers a rule under a name: for `gradient_override_map`, and for the kernel op of that name, if
-    it has no gradient of its own.
+    """A decorator that registers a rule under a name: for `gradient_override_map`, and for the kernel op of that name
+    that has no gradient of its own.
 
     Args:
       op_type: the name; it can be given once in a process.
