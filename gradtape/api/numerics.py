@@ -14,7 +14,8 @@ from gradtape.runtime.tensor import Tensor
 
 def check_numerics(tensor: Any, message: str, name: str | None = None) -> Tensor:
     """The tensor itself, if all of its elements are finite. Its gradient is checked too; in traced functions and in
-    Jacobians, when they run.
+    Jacobians, when they run. Forward mode makes no gradients, and checks the tensor's tangent; Jacobians are taken in
+    reverse mode here, unless they are asked for in the other.
 
     Args:
       tensor: floating or complex numbers.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,8 @@ import numpy as np
 from gradtape.ir.aval import aval
 from gradtape.ir.dtypes import float32
 from gradtape.ir.errors import NotVectorizable
-from gradtape.ir.graph import Graph, Value, order
+from gradtape.ir.graph import Graph, Node, Value, order
+from gradtape.ops.checks import CHECK_NUMERICS
 from gradtape.ops.comparison import SELECT
 from gradtape.ops.layout import CONCAT, RESHAPE, TRANSPOSE
 from gradtape.ops.op import constant, emit
@@ -132,6 +133,8 @@ def chosen(pulled: Value, y: Value, x: Value, cotangent: Value, given: Sequence[
         if mode == "forward":
             raise ValueError(wants_jvp(rule))
         mode = "reverse"
+    if mode == "auto" and _looks_at_cotangents(order([pulled], given)):
+        mode = "reverse"  # forward mode makes no cotangents that could be looked at
     if mode in ("auto", "reverse"):
         b, rows = vectorized_rows(pulled, cotangent, seed(y.aval.dims, y.aval.dtype), given)
         found["reverse"] = (b, rows, dense(b, rows))
@@ -141,6 +144,15 @@ def chosen(pulled: Value, y: Value, x: Value, cotangent: Value, given: Sequence[
     costs = {k: cost(simplify(Graph(leaves([v], given), [v]))) for k, (_, _, v) in found.items()}
     best = min(costs, key=lambda k: costs[k])
     return Choice(best, *found[best], costs)
+
+
+def _looks_at_cotangents(nodes: Iterable[Node]) -> bool:
+    """Whether a backward pass checks them for NaN and infinity."""
+    return any(
+        n.step.op is CHECK_NUMERICS
+        or any(_looks_at_cotangents(g.nodes) for g in n.step.params.values() if isinstance(g, Graph))
+        for n in nodes
+    )
 
 
 def cheaper(

@@ -102,6 +102,22 @@ def test_jacobians_and_maps_go_through_it() -> None:
         tf.vectorized_map(lambda v: tf.debugging.check_numerics(tf.math.log(v), "log"), x - 1.0)
 
 
+@pytest.mark.parametrize("how", ["eager", "function"])
+def test_gradients_in_jacobians(how: str) -> None:
+    slope = lambda x: tf.sqrt(tf.debugging.check_numerics(x * 1.0, "of the root"))  # noqa: E731
+    f = tf.function(slope) if how == "function" else slope
+    x = tf.constant([0.0, 1.0])
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch(x)
+        y = f(x)
+    for mode in ("auto", "reverse"):
+        with pytest.raises(BAD, match="of the root"):
+            tape.jacobian(y, x, mode=mode)
+    assert tape.jacobian(y, x, mode="forward").numpy().tolist() == [[np.inf, 0.0], [0.0, 0.5]]
+    with pytest.raises(BAD, match="of the root"):
+        tf.jvp(lambda x: tf.debugging.check_numerics(tf.sqrt(x), "of the root"), [x], [tf.ones(2)])
+
+
 # ------------------------------------------------------------------ every op
 
 
