@@ -13,9 +13,8 @@ from gradtape.api.reductions import reduce_all
 from gradtape.ir.dtypes import as_dtype, float32
 from gradtape.ir.errors import InvalidArgumentError
 from gradtape.ir.shapes import shape_text
-from gradtape.runtime.control import is_staged
 from gradtape.runtime.convert import convert, convert_all
-from gradtape.runtime.hosted import effect
+from gradtape.runtime.hosted import effect, is_at_call
 from gradtape.runtime.tensor import SymbolicTensor, Tensor, wrap
 from gradtape.runtime.trace import outside
 
@@ -55,7 +54,7 @@ def _prefix(message: str | None) -> str:
 
 
 def _check(holds: Tensor, x: Tensor, y: Tensor | None, says: str, message: str | None, summarize: int | None) -> None:
-    if isinstance(holds, SymbolicTensor) and is_staged():
+    if isinstance(holds, SymbolicTensor) and is_at_call():
         _at_call(holds, x, y, says, message, summarize)
         return
     if bool(reduce_all(holds)):

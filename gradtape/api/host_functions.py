@@ -16,10 +16,9 @@ from gradtape.ir.shapes import shape_text
 from gradtape.ops.host import Rule, host_step
 from gradtape.ops.op import apply
 from gradtape.recording import leaves_of
-from gradtape.runtime.control import is_staged
 from gradtape.runtime.convert import convert
 from gradtape.runtime.devices import on_host
-from gradtape.runtime.hosted import effect
+from gradtape.runtime.hosted import effect, is_at_call
 from gradtape.runtime.places import place_of, user_frame
 from gradtape.runtime.tensor import SymbolicTensor, SymbolicTensorError, Tensor, wrap
 from gradtape.runtime.trace import NoValueYet, evaluated, outside
@@ -126,7 +125,7 @@ def _results(answer: Any, dtypes: Sequence[DType]) -> list[Tensor]:
 def _called(run: Function, inp: Any, dtypes: Sequence[DType], rule: Rule | None) -> list[Tensor]:
     """At once, or as a step of the function that is traced."""
     tensors = [convert(x) for x in (inp if isinstance(inp, list | tuple) else [inp])]
-    if not is_staged():
+    if not is_at_call():
         return run(tensors)
     remembered = _Remembered(run, tensors, dtypes)
     return effect(remembered, tensors, remembered.avals, rule)
@@ -232,4 +231,13 @@ class _Pull:
         return arrays_made[0] if len(arrays_made) == 1 else arrays_made
 
     def rule(self, node: Node, cotangents: list[Value | None], wanted: list[bool]) -> Sequence[Value | None]:
-        return _pulled(self.run, node, cotangents, wanted, lead=0)
+        """It is linear in the cotangents that it was given: what is pulled back to these does not depend on them, and
+        may be read without them, as forward mode does."""
+        of_operands = [w and k < len(self.marks) for k, w in enumerate(wanted)]
+        of_ups = [w and not o for w, o in zip(wanted, of_operands, strict=True)]
+        at_zero = [v if k < len(self.marks) else zeros(v.aval) for k, v in enumerate(node.inputs)]
+        first = _pulled(self.run, node, cotangents, of_operands, lead=0)
+        second = _pulled(
+            self.run, Node(node.step, tuple(at_zero), tuple(v.aval for v in node.outputs)), cotangents, of_ups, lead=0
+        )
+        return [a if b is None else b for a, b in zip(first, second, strict=True)]

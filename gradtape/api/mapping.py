@@ -24,7 +24,8 @@ def vectorized_map(fn: Callable[[Any], Any], elems: Any, fallback_to_while_loop:
 
     fn is called once, with tensors whose values are not known; what it does to one slice is done to all of them. Random
     numbers are drawn for each slice (also dropout, and from a `tf.random.Generator`); those of `tf.random.stateless_*`
-    depend on their seed alone, and so are the same for all slices.
+    depend on their seed alone, and so are the same for all slices. `tf.print`, assertions and `tf.py_function` run for
+    one slice after the other.
 
     Args:
       fn: takes one slice, in the structure of `elems`, and returns a structure of tensors.
@@ -38,6 +39,7 @@ def vectorized_map(fn: Callable[[Any], Any], elems: Any, fallback_to_while_loop:
 
     Raises:
       ValueError: no elements, scalars among them, or first dimensions that differ.
+      NotVectorizable: what fn does cannot be done for all slices at once.
 
     >>> import gradtape as tf
     >>> print(tf.vectorized_map(lambda row: tf.reduce_sum(row * row), tf.constant([[1.0, 2.0], [3.0, 4.0]])).numpy())

@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 
 from gradtape.recording import leaves_of
-from gradtape.runtime.control import is_staged
 from gradtape.runtime.convert import convert
-from gradtape.runtime.hosted import effect
+from gradtape.runtime.hosted import effect, is_at_call
 from gradtape.runtime.tensor import SymbolicTensor, Tensor, wrap
 from gradtape.runtime.variable import Variable
 
@@ -54,7 +53,7 @@ def print(*inputs: Any, **options: Any) -> None:
     def show(parts: Sequence[Any]) -> None:
         write(sep.join(text(p, summarize) for p in parts) + end)
 
-    if is_staged():
+    if is_at_call():
         _at_call(inputs, show)
     else:
         show(inputs)

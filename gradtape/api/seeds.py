@@ -16,7 +16,7 @@ from gradtape.api.streams import Source, Stream
 from gradtape.ir.determinism import DETERMINISM
 from gradtape.ops.random_bits import MASK, mixed
 from gradtape.runtime.tensor import Tensor
-from gradtape.runtime.trace import drawing_tracer
+from gradtape.runtime.trace import state_tracer
 
 NO_GLOBAL_SEED = 0x6772616474617065  # what stands for the global seed of seeded calls while there is none
 
@@ -39,7 +39,7 @@ class Seeds:
     def next(self, function: str, seed: int | None) -> Source | Tensor:
         """The source of the next draw of a function, with a seed of its own or without; while a function is traced,
         of its next draw in each call, in a map of each slice's."""
-        if drawing_tracer() is None:
+        if state_tracer() is None:
             return self.drawn_next(function, seed)
         return self.stream(None if seed is None else (function, int(seed))).next()
 

@@ -13,7 +13,7 @@ from gradtape.ops.arithmetic import ADD
 from gradtape.runtime.dispatch import binary
 from gradtape.runtime.state import new_id
 from gradtape.runtime.tensor import Tensor, wrap
-from gradtape.runtime.trace import drawing_tracer
+from gradtape.runtime.trace import state_tracer
 from gradtape.runtime.vectorized import MapTracer
 
 
@@ -38,13 +38,17 @@ class Stream:
         self.fresh = fresh
 
     def read(self) -> Tensor:
-        tracer = drawing_tracer()
+        tracer = state_tracer()
         return state_of(self.fresh()) if tracer is None else tracer.read(self)
 
     def assign(self, value: Tensor) -> None:
-        tracer = drawing_tracer()
+        tracer = state_tracer()
         if tracer is not None:
             tracer.assign(self, value)
+
+    def in_map(self, tracer: MapTracer) -> Tensor:
+        """What a slice of a map draws from first."""
+        return tracer.own(self.next)
 
     def next(self) -> Tensor:
         """The state of the next draw."""
@@ -55,7 +59,7 @@ class Stream:
 
 def of_slice(source: Tensor) -> Tensor:
     """A source that is one for all slices of the maps around here, as the slice's own."""
-    tracer = drawing_tracer()
+    tracer = state_tracer()
     return tracer.own(lambda: of_slice(source)) if isinstance(tracer, MapTracer) else source
 
 

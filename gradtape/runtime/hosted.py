@@ -15,7 +15,7 @@ from gradtape.runtime.indexed_slices import IndexedSlices
 from gradtape.runtime.row_updates import scatter_into
 from gradtape.runtime.state import new_id
 from gradtape.runtime.tensor import Tensor, wrap
-from gradtape.runtime.trace import function_tracer
+from gradtape.runtime.trace import state_tracer
 
 
 class _Order:
@@ -27,16 +27,26 @@ class _Order:
         self._aval = aval((), int32)
 
     def read(self) -> Tensor:
-        tracer = function_tracer()
+        tracer = state_tracer()
         return wrap(np.int32(0), self._aval) if tracer is None else tracer.read(self)
 
     def assign(self, value: Tensor) -> None:
-        tracer = function_tracer()
+        tracer = state_tracer()
         if tracer is not None:
             tracer.assign(self, value)
 
+    def in_map(self, tracer: Any) -> Tensor:
+        """What the first effect of a map takes: effects of its slices come after those before the map."""
+        with tracer.around():
+            return self.read()
+
 
 ORDER = _Order()
+
+
+def is_at_call() -> bool:
+    """Whether effects are part of what is being traced, a function or what is mapped: they happen when that runs."""
+    return state_tracer() is not None
 
 
 def hosted(function: Callable[..., Any], inputs: Sequence[Tensor], results: Sequence[Aval]) -> list[Tensor]:
@@ -56,7 +66,7 @@ def effect(
         made = function(*arrays)
         return (order, *made) if results else order
 
-    made = execute(host_step(run, (ORDER._aval, *results), rule), [ORDER.read(), *inputs])
+    made = execute(host_step(run, (ORDER._aval, *results), rule, ordered=True), [ORDER.read(), *inputs])
     listed = list(made) if isinstance(made, tuple) else [made]
     ORDER.assign(listed[0])
     return listed[1:]

@@ -30,7 +30,7 @@ class Tracer:
 
     is_open = False  # it is that of a function for more than one shape
     is_function = False  # it is a whole function or a block of one, and takes in all that is computed in it
-    keeps_states = False  # of what random numbers are drawn from
+    keeps_states = False  # of what random numbers are drawn from, and of the order of effects
 
     def __init__(self, inputs: Sequence[Aval]) -> None:
         self.inputs = [Value(a) for a in inputs]
@@ -68,6 +68,13 @@ class Tracer:
         outputs = [self.value_of(t) for t in results]
         captured = list(self.captured.values())
         return Graph([*self.inputs, *(v for _, v in captured)], outputs), [t for t, _ in captured]
+
+    def evaluated(self, t: SymbolicTensor) -> Any:
+        """The array of a symbolic tensor, for the values that it is traced with.
+
+        Raises:
+          ValueError: there are none."""
+        raise ValueError(f"{t!r} has no value while it is traced.")
 
     def run(self, f: Callable[..., Any], *args: Any) -> Any:
         """f(*args) with this tracer as the innermost one."""
@@ -214,8 +221,9 @@ class FunctionTracer(Tracer):
         return t._tracer.evaluated(t)
 
 
-def drawing_tracer() -> Any:
-    """The tracer that keeps the states of what is drawn from: of the innermost function, block of one, or map."""
+def state_tracer() -> Any:
+    """The tracer of the innermost function, block of one, or map: it keeps the states of what random numbers are drawn
+    from, and the order of effects."""
     return next((t for t in reversed(STATE.tracers) if t.keeps_states), None)
 
 

@@ -15,6 +15,8 @@ from gradtape.ops.call import Call, Ruled, UnknownRule, ruled_step
 from gradtape.ops.composite import Composite
 from gradtape.ops.contraction import Contraction
 from gradtape.ops.control import Checkpoint, Cond, Scan, StackSum, While
+from gradtape.ops.host import EachRow, Host, host_step
+from gradtape.ops.op import apply
 from gradtape.ops.opaque import Draw, Opaque, Seeding
 from gradtape.ops.placement import Assemble, Product, assemble_by_scatter
 from gradtape.ops.pointwise import Pointwise
@@ -32,7 +34,9 @@ from gradtape.transforms.rows.terms import (
     Item,
     Rows,
     Term,
+    rows_of,
 )
+from gradtape.transforms.simplify import rebuild_from
 
 
 def vectorize(graph: Graph, seeds: Mapping[int, Rows]) -> tuple[Builder, list[Item]]:
@@ -157,6 +161,52 @@ def _unknown(b: Builder, node: Node, operands: list[Item]) -> Sequence[Item]:
     raise node.step.op.error(node.step)
 
 
+def _hosted(b: Builder, node: Node, operands: list[Item]) -> Sequence[Item]:
+    """A Python function runs once for each row, in their order."""
+    rows, p = common_rows(operands), node.step.params
+    ordered = p["ordered"]
+    if ordered and b.parted:
+        raise NotVectorizable(
+            node.step.name,
+            "only some slices come to this `tf.print`, assertion or Python function: it is in a branch or "
+            "a loop whose condition differs between them.",
+        )
+    each = EachRow(p["function"], [isinstance(x, Rows) for x in operands], rows, ordered, p["results"])
+    results = [
+        v.aval if ordered and not k else aval((*rows, *v.aval.dims), v.aval.dtype) for k, v in enumerate(node.outputs)
+    ]
+    rule = None if p["rule"] is None else functools.partial(_host_rule, node, operands, rows)
+    step = host_step(each, results, rule, ordered)
+    made = b.apply(step, [dense(b, x) if isinstance(x, Rows) else x for x in operands])
+    return [v if ordered and not k else free(b, v, rows) for k, v in enumerate(made)]
+
+
+def _host_rule(
+    of_one: Node,
+    operands: Sequence[Item],
+    rows: tuple[int, ...],
+    node: Node,
+    cotangents: list[Value | None],
+    wanted: list[bool],
+) -> Sequence[Value | None]:
+    """The rule of a Python function, done to each row."""
+    inputs = [Value(v.aval) for v in of_one.inputs]
+    inner = apply(of_one.step, inputs)[0].node
+    assert inner is not None
+    ups = [None if g is None else Value(v.aval) for g, v in zip(cotangents, of_one.outputs, strict=True)]
+    pulled = list(of_one.step.params["rule"](inner, ups, wanted))
+    reached = [k for k, v in enumerate(pulled) if v is not None]
+    given = [v for v in ups if v is not None]
+    graph = Graph([*inputs, *given], [v for v in pulled if v is not None])
+    read = [*operands, *(rows_of([], rows, v.aval.dims, v.aval.dtype) for v in given)]
+    wide = _of_all_rows(graph, read, [operands[k] for k in reached], rows)
+    for k, v in zip(
+        reached, rebuild_from(wide, [*node.inputs, *(g for g in cotangents if g is not None)]), strict=True
+    ):
+        pulled[k] = v
+    return pulled
+
+
 def _of_all_rows(rule: Graph, read: Sequence[Item], answered: Sequence[Item], rows: tuple[int, ...]) -> Graph:
     """A rule's graph for all rows: cotangents of what is one for all of them are summed."""
     b = Builder()
@@ -222,6 +272,7 @@ RULES: dict[type, Rule] = {
     StackSum: control.added_stacks,
     Ruled: _ruled,
     UnknownRule: _unknown,
+    Host: _hosted,
     Assemble: _assemble,
 }
 

@@ -17,7 +17,8 @@ from gradtape.ops.structural import Structural
 class Builder:
     """Emits nodes and remembers them, so that terms can recognise common factors by identity."""
 
-    def __init__(self) -> None:
+    def __init__(self, parted: bool = False) -> None:
+        self.parted = parted  # what is emitted is meant for some of the rows, though it runs for all
         self.known: dict[Any, tuple[Value, ...]] = {}
         self.zeros: set[int] = set()  # ids of values that are zeros whatever the operands
         self.taken: dict[Any, tuple[Value, tuple[int, ...]]] = {}  # arrays indexed by axes, by both

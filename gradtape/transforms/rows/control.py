@@ -33,10 +33,12 @@ def cond(vectorized: Vectorized, b: Builder, node: Node, operands: list[Item]) -
     pred, *given = operands
     rows = next(x.rows for x in operands if isinstance(x, Rows))
     if isinstance(pred, Rows):
+        parted, b.parted = b.parted, True
         sides = [vectorized(b, g, given) for g in graphs]
+        b.parted = parted
         mask = written(b, pred, rows)
         return [_chosen(b, mask, rows, x, y, v.aval) for x, y, v in zip(*sides, node.outputs, strict=True)]
-    doors, builders = [Doors(), Doors()], [Builder(), Builder()]
+    doors, builders = [Doors(), Doors()], [Builder(b.parted), Builder(b.parted)]
     found = [
         vectorized(inner, g, [d.item(x) for x in given]) for d, inner, g in zip(doors, builders, graphs, strict=True)
     ]
@@ -124,6 +126,7 @@ class _Loop:
         self, vectorized: Vectorized, b: Builder, node: Node, operands: list[Item], rows: tuple[int, ...]
     ) -> None:
         self.vectorized, self.b, self.node, self.rows = vectorized, b, node, rows
+        self.parted = b.parted
         self.view = view = Loop(node.step)
         self.trips = operands[0] if view.is_scan else None
         given = operands[view.lead :]
@@ -192,7 +195,7 @@ class _Loop:
 
     def one_by_one(self) -> Sequence[Item]:
         """Everything carried is written out, and with it which rows still run (`while`) or where it is (`scan`)."""
-        self.forms = [Form(self.rows, a.dims, a, None) for a in self.avals]
+        self.forms, self.parted = [Form(self.rows, a.dims, a, None) for a in self.avals], True
         return self._scan_with_mask() if self.view.is_scan else self._while_with_mask()
 
     def _while_with_mask(self) -> Sequence[Item]:
@@ -282,7 +285,7 @@ class _Inside:
         carried: list[Value] | None = None,
         carry: list[Item] | None = None,
     ) -> None:
-        self.b = Builder()
+        self.b = Builder(of.parted)
         self.doors, self.elements = doors or Doors(), Doors()
         self.carried: list[Value] = carried or []
         self.carry: list[Item] = carry or []
