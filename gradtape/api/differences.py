@@ -56,7 +56,8 @@ def numeric(f: Function, xs: Sequence[Tensor], k: int, delta: float | Array) -> 
             arg = _unpaired(moved, xs[k])
             places.append(float(_pairs(np.asarray(arg)).astype(numbers.dtype)[j]))  # where it is, after rounding
             ends.append(reals(results_of(f, [*xs[:k], arg, *xs[k + 1 :]])).astype(numbers.dtype))
-        columns.append((ends[0] - ends[1]) / (places[0] - places[1]))
+        with np.errstate(invalid="ignore", divide="ignore"):  # a number may be too large to be moved at all
+            columns.append((ends[0] - ends[1]) / (places[0] - places[1]))
     rows = sum(map(count, results_of(f, xs)))
     return np.stack(columns, axis=1) if columns else np.zeros((rows, 0), numbers.dtype)
 
