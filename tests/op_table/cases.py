@@ -54,6 +54,7 @@ WITHOUT_SAMPLES = {
     "custom_call": "runs the user's Python function, which the tape supplies",
     "host_rule": "runs the user's Python rule, which the tape supplies",
     "bent": "hands on the answer of a rule; custom gradients in maps and functions run through it",
+    "effectful": "its parameter is the graph of a rule with effects; functions that are traced run through it",
     "unknown_rule": "it is a rule that is missing, which loaded models say when a gradient is asked for",
     "ruled": "its parameter is the graph of a rule; custom gradients in maps and functions run through it",
 }
