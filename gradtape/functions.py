@@ -362,7 +362,7 @@ def function(
 def _warn(
     name: str,
     e: Exception,
-    what: str = "asks for the value of a tensor while it is traced",
+    what: str = "",
     then: str = "it runs as Python, op by op",
 ) -> None:
     """Why a function is not traced: the op that wants a value, and where the user's program calls it."""
@@ -373,7 +373,7 @@ def _warn(
         elif not op and place and frame.name[:1].isalpha() and not frame.filename.startswith(CONVERTED):
             op = f" in `{frame.name}`"
     warnings.warn(
-        f"`{name}` {what}{op}{place}, so {then}: {e}",
+        f"`{name}` {what or getattr(e, 'says', '')}{op}{place}, so {then}: {e}",
         stacklevel=3,
     )
 

@@ -24,7 +24,7 @@ from gradtape.runtime.jacobian import jacobians, looped, zeros_of
 from gradtape.runtime.plans import JacobianPlan
 from gradtape.runtime.state import STATE
 from gradtape.runtime.structured import structured as structured_of
-from gradtape.runtime.tensor import Tensor, wrap
+from gradtape.runtime.tensor import NoPartsError, SymbolicTensor, Tensor, wrap
 
 
 class Jacobians(BatchJacobians, Hessians):
@@ -53,11 +53,12 @@ class Jacobians(BatchJacobians, Hessians):
           target: a tensor or variable, or a structure of them.
           sources: a tensor or variable, or a structure of them.
           unconnected_gradients: what stands for Jacobians of sources that the target does not depend on.
-          parallel_iterations: how many rows are computed at once; by default all that `memory` allows.
+          parallel_iterations: how many rows are computed at once; by default all that `memory` allows. A traced function
+            computes all of them, and shows no bar.
           experimental_use_pfor: False computes one gradient per element of the target, one after the other.
           mode: "auto", "reverse" or "forward".
           memory: a budget for what is computed at once: "2GiB", bytes, or a fraction of the free memory; rows are
-            computed in chunks that fit.
+            computed in chunks that fit. A function that gives one, or `out`, is not traced but runs op by op.
           out: a NumPy array (a `np.memmap` for instance) that receives the result; for a single source.
           progress: show a bar over rows.
           structured: return `gradtape.Jacobian` objects, which hold only the part that is not zero by structure.
@@ -131,6 +132,13 @@ class Jacobians(BatchJacobians, Hessians):
             return list(results)
         if STATE.overrides is not None and STATE.overrides.op_by_op:
             at_once = False
+        if isinstance(target, SymbolicTensor):
+            if how.budget is not None or how.out is not None:
+                raise NoPartsError(
+                    "`memory` and `out` are for Jacobians that are computed at once: a graph has no parts that run one "
+                    "after the other. Leave them out, or ask outside of functions that are traced."
+                )
+            how = Chunking()  # how many rows at a time is a hint
         if self._recorder and slot > 0 and traced and how.is_asked and at_once and not STATE.recorders:
             recorder = self._recorder
             return [

@@ -334,9 +334,10 @@ class SymbolicTensor(Tensor):
 
 class SymbolicTensorError(TypeError):
     """The value of a tensor was asked for while the function that it belongs to is being traced. `by_user`: by the
-    function itself, and not by an op that cannot do without."""
+    function itself, and not by an op that cannot do without. `says`: what a function does that raises it."""
 
     by_user = False
+    says = "asks for the value of a tensor while it is traced"
 
 
 class NoNumpyError(SymbolicTensorError, AttributeError):
@@ -345,6 +346,12 @@ class NoNumpyError(SymbolicTensorError, AttributeError):
 
 class NoTruthError(SymbolicTensorError, OperatorNotAllowedInGraphError):
     """`bool()` of a tensor without a value, or a loop over its elements."""
+
+
+class NoPartsError(SymbolicTensorError):
+    """A Jacobian in parts of a tensor without a value."""
+
+    says = "asks for a Jacobian in parts"
 
 
 class NoArrayError(SymbolicTensorError, NotImplementedError):

@@ -387,3 +387,30 @@ def test_a_jacobian_has_the_dtype_of_its_source(f: Any, mode: str) -> None:
     found = tape.jacobian(y, x, mode=mode)
     assert found.dtype == tf.float64
     np.testing.assert_array_equal(found.numpy(), tape.jacobian(y, x, experimental_use_pfor=False).numpy())
+
+
+def test_parts_in_a_traced_function(recwarn: pytest.WarningsRecorder) -> None:
+    """How many rows are computed at a time is a hint; what a budget of memory asks for, no graph does."""
+    x = tf.constant([1.0, 2.0])
+
+    def function(**how: Any) -> Any:
+        @tf.function
+        def squares(x: Any) -> Any:
+            with tf.GradientTape() as tape:
+                tape.watch(x)
+                y = x * x
+            return tape.jacobian(y, x, **how)
+
+        return squares
+
+    for ignored in ({"parallel_iterations": 1}, {"progress": True}):
+        f = function(**ignored)
+        for _ in range(2):
+            np.testing.assert_array_equal(f(x), [[2, 0], [0, 4]])
+        assert f.experimental_get_tracing_count() == 1 and f.get_concrete_function(x).graph.nodes
+    assert not recwarn.list
+    out = np.zeros((2, 2), np.float32)
+    for how in ({"memory": "1MiB"}, {"out": out}):
+        with pytest.warns(UserWarning, match="`squares` asks for a Jacobian in parts in `jacobian`.* op by op"):
+            np.testing.assert_array_equal(function(**how)(x), [[2, 0], [0, 4]])
+    np.testing.assert_array_equal(out, [[2, 0], [0, 4]])
