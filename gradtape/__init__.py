@@ -63,6 +63,7 @@ from gradtape.api.creation import (
     zeros_like,
 )
 from gradtape.api.debugging import (
+    Assert,
     assert_equal,
     assert_greater,
     assert_less,
@@ -253,6 +254,7 @@ from gradtape.version import __version__
 newaxis = None
 
 __all__ = [
+    "Assert",
     "BatchDependenceWarning",
     "CacheInfo",
     "DType",

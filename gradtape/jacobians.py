@@ -53,8 +53,8 @@ class Jacobians(BatchJacobians, Hessians):
           target: a tensor or variable, or a structure of them.
           sources: a tensor or variable, or a structure of them.
           unconnected_gradients: what stands for Jacobians of sources that the target does not depend on.
-          parallel_iterations: how many rows are computed at once; by default all that `memory` allows. A traced function
-            computes all of them, and shows no bar.
+          parallel_iterations: how many rows are computed at once; by default all that `memory` allows. A traced
+            function computes all of them, and shows no bar.
           experimental_use_pfor: False computes one gradient per element of the target, one after the other.
           mode: "auto", "reverse" or "forward".
           memory: a budget for what is computed at once: "2GiB", bytes, or a fraction of the free memory; rows are

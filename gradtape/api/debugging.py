@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from gradtape.api import elementwise as e
+from gradtape.api.asserting import Assert
 from gradtape.api.numerics import check_numerics, disable, disable_check_numerics, enable, enable_check_numerics
 from gradtape.api.reductions import reduce_all
 from gradtape.ir.dtypes import as_dtype, float32
@@ -19,6 +20,7 @@ from gradtape.runtime.tensor import SymbolicTensor, Tensor, wrap
 from gradtape.runtime.trace import outside
 
 __all__ = [
+    "Assert",
     "assert_equal",
     "assert_greater",
     "assert_greater_equal",

@@ -29,13 +29,13 @@ def called(
         return getattr(library.builtins, SCOPES[f])(scope)
     if f in (map, filter):
         return f(callback(args[0]), *args[1:], **kwargs)
-    if f in OF_TENSORS and any(map(_is_traced, args)):
+    if f in OF_TENSORS and any(map(is_traced, args)):
         return OF_TENSORS[f](*args, **kwargs)
     return f(*args, **kwargs)
 
 
-def _is_traced(x: Any) -> bool:
+def is_traced(x: Any) -> bool:
     """Whether an argument, or one of a list of them, has no value."""
     if isinstance(x, list | tuple):
-        return any(map(_is_traced, x))
+        return any(map(is_traced, x))
     return is_symbolic(x) or (isinstance(x, Variable) and is_staged())

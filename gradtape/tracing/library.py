@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import functools
 import importlib.util  # the library expects it to be loaded
 import os
@@ -31,7 +32,11 @@ class Library:
         names = overrides | {"FunctionScope": _scope(function_wrappers, variables)}
 
         class Transpiler(api.PyToPy):
-            """The library's, which puts our names into what it generates."""
+            """The library's, which puts our names into what it generates. It rewrites assertions whose messages are
+            constants, and only if it is asked to; ours rewrites all."""
+
+            def transform_ast(self, node: Any, ctx: Any) -> Any:
+                return super().transform_ast(_Assertions().visit(node), ctx)
 
             def get_extra_locals(self) -> dict[str, ModuleType]:
                 if self._extra_locals is None:
@@ -70,6 +75,21 @@ class Library:
     def is_unreturned(self, x: Any) -> bool:
         """Whether nothing was returned yet."""
         return isinstance(x, self.variables.UndefinedReturnValue)
+
+
+class _Assertions(ast.NodeTransformer):
+    """`assert` as a call of `statements.assert_stmt`, the message as a function."""
+
+    def visit_Assert(self, node: ast.Assert) -> ast.stmt:
+        self.generic_visit(node)
+        message = [] if node.msg is None else [ast.Lambda(_none(), node.msg)]
+        function = ast.Attribute(ast.Name("ag__", ast.Load()), "assert_stmt", ast.Load())
+        return ast.copy_location(ast.Expr(ast.Call(function, [node.test, *message], [])), node)
+
+
+def _none() -> ast.arguments:
+    """No parameters."""
+    return ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
 
 
 def _translation(file: str, lines: Any) -> Any:

@@ -16,6 +16,7 @@ from gradtape.runtime.places import place_of, user_frame
 from gradtape.runtime.ranges import SymbolicRange
 from gradtape.runtime.tensor import SymbolicTensor, Tensor
 from gradtape.runtime.variable import Variable
+from gradtape.tracing.assertions import assert_stmt
 from gradtape.tracing.branching import cond, truth
 from gradtape.tracing.open import Callback, OpenTracer, open_tracer
 from gradtape.tracing.state import Names, pair_up
@@ -386,4 +387,5 @@ NAMES: dict[str, Any] = {
     "not_": not_,
     "while_stmt": while_stmt,
     "for_stmt": for_stmt,
+    "assert_stmt": assert_stmt,
 }

@@ -134,6 +134,58 @@ def test_assertions_hold_in_each_call() -> None:
         f(tf.constant(4.0), tf.constant(3))
 
 
+@tf.function
+def stated(x: Any, few: int = 3) -> Any:
+    assert few > 2, "more, please"
+    assert tf.reduce_all(x > 0), f"all {few} positive"
+    if x[0] > 5.0:
+        assert x[1] > 5.0
+    for i in tf.range(2):
+        assert x[i] < 9.0, "not too large"
+    return tf.sqrt(x)
+
+
+@tf.function(input_signature=[tf.TensorSpec([None])])
+def stated_of_any_size(x: Any) -> Any:
+    return stated(x)
+
+
+@pytest.mark.parametrize("form", [stated, stated_of_any_size], ids=["known", "unknown"])
+@pytest.mark.filterwarnings("error")
+def test_assert_statements_hold_in_each_call(form: Any) -> None:
+    np.testing.assert_array_equal(form(tf.constant([4.0, 1.0])), [2.0, 1.0])
+    for values, says in (
+        ([4.0, -1.0], r"test_host_steps.py:\d+: assertion failed: all 3 positive"),
+        ([6.0, 1.0], r"assertion failed$"),
+        ([1.0, 9.5], "not too large"),
+    ):
+        with pytest.raises(tf.errors.InvalidArgumentError, match=says):
+            form(tf.constant(values))
+
+
+def test_assert_statements_of_python_values_are_pythons() -> None:
+    with pytest.raises(AssertionError, match="more, please"):
+        stated(tf.constant([1.0, 2.0]), 1)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="`assert` wants a scalar"):
+        tf.function(lambda x: outright(x))(tf.constant([1.0, 2.0]))
+
+
+def outright(x: Any) -> Any:
+    assert x > 0
+    return x
+
+
+def test_assert_shows_its_data() -> None:
+    def f(x: Any) -> Any:
+        tf.Assert(x[0] > 0, [x, "and", x[1]], summarize=1)
+        return x
+
+    for g in (f, tf.function(f)):
+        np.testing.assert_array_equal(g(tf.constant([1.0, 2.0, 3.0])), [1, 2, 3])
+        with pytest.raises(tf.errors.InvalidArgumentError, match=r'assertion failed: \[\[-1 ... 3\]\] \["and"\] \[2\]'):
+            g(tf.constant([-1.0, 2.0, 3.0]))
+
+
 def test_blocks_that_run_at_once() -> None:
     @tf.function
     def f(x: Any) -> Any:
