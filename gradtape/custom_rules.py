@@ -42,7 +42,8 @@ def custom_gradient(f: Callable[..., Any] | None = None, *, jvp: Callable[..., A
 
     Returns:
       A function of the same arguments that returns the result alone. Tensors that are given by keyword are arguments
-      like others; other keyword arguments are options, for which the rule returns no gradient, or None.
+      like others, unless the rule returns gradients for what was given by position alone, as in TensorFlow; other
+      keyword arguments are options, for which the rule returns no gradient, or None, and so are defaults.
 
     Raises:
       TypeError: f reads variables that `grad_fn` does not ask for, or a keyword-only argument is a tensor.
@@ -73,8 +74,8 @@ def custom_gradient(f: Callable[..., Any] | None = None, *, jvp: Callable[..., A
 
     @functools.wraps(f)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        args, kwargs = _positional(signature, args, kwargs)
-        return _call(function, jvp, args, kwargs)
+        args, kwargs, how = _positional(signature, args, kwargs)
+        return _call(function, jvp, args, kwargs, how)
 
     return wrapped
 
@@ -89,28 +90,43 @@ def _signature(f: Callable[..., Any]) -> inspect.Signature | None:
 
 def _positional(
     signature: inspect.Signature | None, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Keyword arguments with tensors in their places, so that the rule answers for them; others, as in
-    TensorFlow, are options that no gradient is due to."""
-    if not _with_tensors(kwargs):
-        return args, kwargs
-    if signature is not None:
+) -> tuple[tuple[Any, ...], dict[str, Any], list[str]]:
+    """Keyword arguments with tensors in their places, so that the rule answers for them; others, as in TensorFlow, are
+    options that no gradient is due to. How each argument came there: "by position", "by keyword", "by default"."""
+    tensors = _with_tensors(kwargs)
+    count = len(args)
+    how = ["by position"] * count
+    if tensors and signature is not None:
         bound = signature.bind(*args, **kwargs)
         bound.apply_defaults()
-        args, kwargs = bound.args, bound.kwargs
+        names = list(bound.arguments)
+        placeable = names[: len(bound.args)]
+        last = max((names.index(k) for k in tensors if k in placeable), default=-1)
+        if last >= 0:
+            args = bound.args[: max(last + 1, count)]
+            placed = names[count : len(args)]
+            how += ["by keyword" if k in kwargs else "by default" for k in placed]
+            kwargs = {k: v for k, v in kwargs.items() if k not in placed}
     if left := _with_tensors(kwargs):
         raise TypeError(
             f"The keyword-only arguments {left} of a custom-gradient function are tensors, for which its rule "
             "returns no gradient. Make them positional parameters."
         )
-    return args, kwargs
+    return args, kwargs, how
 
 
 def _with_tensors(kwargs: dict[str, Any]) -> list[str]:
     return [k for k, v in kwargs.items() if any(isinstance(t, Tensor | Variable) for t in leaves_of(v))]
 
 
-def _call(f: Callable[..., Any], jvp: Callable[..., Any] | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _call(
+    f: Callable[..., Any],
+    jvp: Callable[..., Any] | None,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    how: Sequence[str],
+) -> Any:
+    came = [h for a, h in zip(args, how, strict=True) for _ in optree.tree_leaves(a, none_is_leaf=True)]
     leaves: list[Any]
     leaves, arguments = optree.tree_flatten(args, none_is_leaf=True)  # type: ignore[arg-type]
     inputs = [convert(a) if isinstance(a, Tensor | Variable) else a for a in leaves]
@@ -142,14 +158,14 @@ def _call(f: Callable[..., Any], jvp: Callable[..., Any] | None, args: tuple[Any
             "If using @custom_gradient with a function that uses variables, then grad_fn must accept a keyword "
             f"argument 'variables'. It reads: {', '.join(v.name for v in variables)}."
         )
-    pull = _Rule(f, rule, inputs, arguments, kwargs, variables, [t._aval for t in inner])
+    pull = _Rule(f, rule, inputs, arguments, came, kwargs, variables, [t._aval for t in inner])
     others = [None if isinstance(t, Tensor) else t for t in inputs]
 
     def again(tensors: Sequence[Tensor]) -> list[Tensor]:
         given = iter(tensors)
         there: list[Any] = [next(given) if isinstance(t, Aval) else x for t, x in zip(pull.wanted, others, strict=True)]
         anew: Any = optree.tree_unflatten(arguments, there)
-        return [convert(t) for t in leaves_of(_call(f, jvp, anew, kwargs))]
+        return [convert(t) for t in leaves_of(_call(f, jvp, anew, kwargs, how))]
 
     pull.again = again
     if jvp is not None:
@@ -195,13 +211,14 @@ class _Rule:
         rule: Callable[..., Any],
         inputs: list[Any],
         arguments: Any,
+        came: list[str],
         options: dict[str, Any],
         variables: list[Variable],
         results: Sequence[Aval],
     ) -> None:
         self.function, self.rule, self.variables = f, rule, variables
         self.name = getattr(f, "__name__", "function")
-        self.arguments, self.options = arguments, options
+        self.arguments, self.came, self.options = arguments, came, options
         self.wanted: list[Aval | None] = [t._aval if isinstance(t, Tensor) else None for t in inputs]
         self.results = list(results)
         self.push: Callable[[Sequence[Tensor]], Sequence[Tensor | None]] | None = None
@@ -225,30 +242,41 @@ class _Rule:
         return f"argument {k}, `{self._names()[k]}`" if k < count else f"variable `{self.variables[k - count].name}`"
 
     def _matched(self, gradients: list[Any]) -> list[Any]:
-        """One gradient for each argument. None for an option that was given by keyword may be there too."""
+        """One gradient for each argument. There may be None for options that were given by keyword too, and, where
+        tensors were, for defaults; or none for these; or, as in TensorFlow, none for all that was not given by position."""
         count = len(self.wanted)
-        rest = gradients[count:]
         if len(gradients) == count or (
-            self.options and len(gradients) == self._all_bound() and all(g is None for g in rest)
+            len(gradients) in self._all_bound() and all(g is None for g in gradients[count:])
         ):
             return gradients[:count]
+        passed = [h != "by default" for h in self.came]
+        for due in (passed, [h == "by position" for h in self.came]):
+            if len(gradients) == sum(due):
+                given = iter(gradients)
+                return [next(given) if d else None for d in due]
         names = ", ".join(
             f"`{n}`" if a is not None else f"`{n}` (no tensor: None)"
-            for n, a in zip(self._names(), self.wanted, strict=True)
+            for n, a, p in zip(self._names(), self.wanted, passed, strict=True)
+            if p
         )
         raise ValueError(
-            f"custom_gradient function expected to return {count} gradients, but returned {len(gradients)} instead: "
-            f"`{self.name}` has {count} arguments: {names}."
+            f"custom_gradient function expected to return {sum(passed)} gradients, but returned {len(gradients)} "
+            f"instead: `{self.name}` has {sum(passed)} arguments: {names}."
         )
 
-    def _all_bound(self) -> int:
-        """How many gradients would be due, had the options been given by position."""
+    def _all_bound(self) -> set[int]:
+        """How many gradients would be due, had the options been given by position, or the defaults too."""
         signature = _signature(self.function)
         positional = [
-            p for p in (signature.parameters.values() if signature else ()) if p.kind is p.POSITIONAL_OR_KEYWORD
+            p.name for p in (signature.parameters.values() if signature else ()) if p.kind is p.POSITIONAL_OR_KEYWORD
         ]
-        by_keyword = [v for k, v in self.options.items() if any(p.name == k for p in positional)]
-        return len(self.wanted) + len(leaves_of(by_keyword))
+        options = len(leaves_of([v for k, v in self.options.items() if k in positional]))
+        found = {len(self.wanted) + options} if self.options else set()
+        if "by keyword" in self.came:
+            first = {path[0] for path in self.arguments.paths()}
+            rest = [p for p in positional[len(first) :] if p not in self.options]
+            found.add(len(self.wanted) + options + len(rest))
+        return found
 
     def _names(self) -> list[str]:
         """The arguments as the function calls them."""
@@ -334,7 +362,15 @@ def fitted(gradient: Any, due: Aval, name: str, place: Callable[[], str]) -> Ten
       ValueError: it has another shape that does not broadcast."""
     if gradient is None or not due.dtype.is_differentiable:
         return None
-    t = convert(gradient)
+    try:
+        t = convert(gradient)
+    except (TypeError, ValueError) as e:
+        raise type(e)(f"The rule of `{name}` returned {str(gradient)[:80]} for {place()}: {e}") from e
+    if t._aval.dtype.kind == "s":
+        raise TypeError(
+            f"The rule of `{name}` returned text, {str(gradient)[:80]}, for {place()}, which is {due.dtype.name}: a "
+            "gradient is a tensor of numbers, or None."
+        )
     if t._aval.dtype is not due.dtype:
         t = unary(CAST.bind(dtype=due.dtype), t)
     if t._aval is due:

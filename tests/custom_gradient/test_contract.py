@@ -213,3 +213,76 @@ def test_functions_with_rules_are_one_program() -> None:
         y = f(x)
     (segment,) = parts(tape, y, x)
     assert [n.step.op.kind for n in kernels(segment)] == ["fused"]
+
+
+# ------------------------------------------------------------------ tensors by keyword
+
+
+@pytest.mark.parametrize("traced", [False, True])
+@pytest.mark.parametrize(
+    ("answers", "call", "slopes"),
+    [
+        (1, lambda f, x, k: f(x, scale=k), (3.0, None)),  # as TensorFlow: for what was given by position
+        (2, lambda f, x, k: f(x, scale=k), (3.0, 2.0)),  # for each tensor that was given
+        (3, lambda f, x, k: f(x, scale=k), (3.0, 2.0)),  # for each parameter
+        (1, lambda f, x, k: f(x, scale=k, how="twice"), (3.0, None)),
+        (2, lambda f, x, k: f(x, scale=k, how="twice"), (3.0, 2.0)),
+        (2, lambda f, x, k: f(scale=k, x=x), (3.0, 2.0)),
+        (2, lambda f, x, k: f(x, k), (3.0, 2.0)),
+        (2, lambda f, x, k: f(x, k, how="twice"), (3.0, 2.0)),
+    ],
+)
+def test_tensors_by_keyword(answers: int, call: Any, slopes: Any, traced: bool) -> None:
+    @tf.custom_gradient
+    def f(x: Any, scale: Any = 2.0, how: str = "once") -> Any:
+        return x * scale, lambda up: (up * scale, up * x, None)[:answers]
+
+    x, k = tf.constant(2.0), tf.constant(3.0)
+    g = tf.function(lambda x, k: call(f, x, k)) if traced else lambda x, k: call(f, x, k)
+    with tf.GradientTape() as tape:
+        tape.watch([x, k])
+        y = g(x, k)
+    assert [None if s is None else float(s) for s in tape.gradient(y, [x, k])] == list(slopes)
+
+
+def test_a_default_between_tensors() -> None:
+    @tf.custom_gradient
+    def f(x: Any, how: str = "once", scale: Any = 2.0) -> Any:
+        return x * scale, lambda up: (up * scale, up * x)
+
+    x, k = tf.constant(2.0), tf.constant(3.0)
+    with tf.GradientTape() as tape:
+        tape.watch([x, k])
+        y = f(x, scale=k)
+    assert [float(s) for s in tape.gradient(y, [x, k])] == [3.0, 2.0]
+
+
+def test_a_wrong_number_for_what_was_passed() -> None:
+    @tf.custom_gradient
+    def f(x: Any, scale: Any = 2.0, how: str = "once") -> Any:
+        return x * scale, lambda up: (up, up, up, up)
+
+    x = tf.constant(2.0)
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = f(x, scale=tf.constant(3.0))
+    with pytest.raises(ValueError, match="expected to return 2 gradients, but returned 4 instead: `f` has 2 arg"):
+        tape.gradient(y, x)
+
+
+@pytest.mark.parametrize(("answer", "says"), [("half", "returned text, half, for"), (object(), "returned <object")])
+def test_what_is_no_number(answer: Any, says: str) -> None:
+    f = tf.custom_gradient(named(answer))
+    x = tf.constant(2.0)
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = f(x)
+    with pytest.raises((TypeError, ValueError), match=f"The rule of `identity` {says}"):
+        tape.gradient(y, x)
+
+
+def named(answer: Any) -> Any:
+    def identity(x: Any) -> Any:
+        return x * 1.0, lambda up: answer
+
+    return identity
