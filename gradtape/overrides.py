@@ -6,16 +6,15 @@ operands, as those of a function with a custom gradient are. Outside of scopes o
 from __future__ import annotations
 
 import contextlib
-import difflib
 import functools
-import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from gradtape.custom_rules import fitted, nothing
 from gradtape.ir.aval import Aval
-from gradtape.ops.op import Op, Step, all_ops
+from gradtape.op_types import nearest, op_named, own_gradient, types
+from gradtape.ops.op import Op, Step
 from gradtape.runtime.dispatch import execute
 from gradtape.runtime.observing import beneath
 from gradtape.runtime.ruled import handed_out
@@ -23,42 +22,6 @@ from gradtape.runtime.state import STATE, replaced_gradients
 from gradtape.runtime.tensor import Tensor
 
 Rule = Callable[..., Any]  # of the operation and the cotangents of its results
-
-# TensorFlow's types of operations whose names are not simply ours in another spelling.
-TYPES = {
-    "Add": "add",
-    "AddV2": "add",
-    "Sub": "subtract",
-    "Mul": "multiply",
-    "Div": "divide",
-    "RealDiv": "divide",
-    "DivNoNan": "divide_no_nan",
-    "MulNoNan": "multiply_no_nan",
-    "FloorDiv": "floordiv",
-    "FloorMod": "floormod",
-    "Neg": "negative",
-    "Inv": "reciprocal",
-    "Round": "rint",
-    "Select": "select",
-    "SelectV2": "select",
-    "Sum": "reduce_sum",
-    "Mean": "reduce_mean",
-    "Max": "reduce_max",
-    "Min": "reduce_min",
-    "Prod": "reduce_prod",
-    "ConcatV2": "concat",
-}
-# Operations of TensorFlow's that have several ops here, or one with other operands: what to override in their place.
-DIFFERENT = {
-    "MatMul": "`contract`, which `tf.einsum` uses too",
-    "BatchMatMul": "`contract`, which `tf.einsum` uses too",
-    "BatchMatMulV2": "`contract`, which `tf.einsum` uses too",
-    "Conv2D": "`convolve`, whose operands have an axis of groups",
-    "BiasAdd": "`add`",
-    "SoftmaxCrossEntropyWithLogits": "`softmax_cross_entropy`",
-    "SparseSoftmaxCrossEntropyWithLogits": "`sparse_softmax_cross_entropy`",
-}
-KINDS = frozenset({"pointwise", "reduction", "contraction", "structural", "opaque", "composite"})
 
 
 # ------------------------------------------------------------------ rules by name
@@ -73,7 +36,7 @@ class Registry:
 
     def add(self, name: str, rule: Rule) -> None:
         with self.lock:
-            if name in self.rules or name in _types():
+            if name in self.rules or name in types():
                 where = f"`{_named(self.rules[name])}`" if name in self.rules else "the op itself"
                 raise KeyError(
                     f"Registering two gradients with name '{name}'! It has one of {where}. Choose another name, and "
@@ -85,7 +48,7 @@ class Registry:
         found = self.rules.get(name)
         if found is None:
             raise LookupError(
-                f"The gradient registry has no entry for '{name}'{_nearest(name, self.rules)}. Register the rule "
+                f"The gradient registry has no entry for '{name}'{nearest(name, self.rules)} Register the rule "
                 "with `@tf.RegisterGradient` first."
             )
         return found
@@ -141,7 +104,8 @@ def gradient_override_map(op_type_map: Mapping[str, str]) -> Iterator[None]:
 
     Args:
       op_type_map: names of ops (TensorFlow's types such as "Square" and "Relu", or those of the op table, "square")
-        to names of rules.
+        to names of rules. The name of an elementwise op of as many operands stands for that op's own gradient:
+        `{"Round": "Identity"}` lets gradients pass.
 
     Raises:
       TypeError: no dictionary of strings.
@@ -165,8 +129,14 @@ def gradient_override_map(op_type_map: Mapping[str, str]) -> Iterator[None]:
     for name, rule in op_type_map.items():
         if not isinstance(rule, str):
             raise TypeError(f"`op_type_map['{name}']` should be the name of a rule, got {type(rule).__name__}.")
-    with _scope({name: REGISTRY.get(rule) for name, rule in op_type_map.items()}):
+    with _scope({name: _rule_named(rule, op_named(name)) for name, rule in op_type_map.items()}):
         yield
+
+
+def _rule_named(name: str, of: Op) -> Rule:
+    """The rule of a name for an op; the name of an op stands for that op's own gradient."""
+    known = types().get(name)
+    return REGISTRY.get(name) if known is None else own_gradient(known, of, name)
 
 
 @contextlib.contextmanager
@@ -205,7 +175,7 @@ def override_gradient(rules: Mapping[str, Rule]) -> Iterator[None]:
 @contextlib.contextmanager
 def _scope(rules: Mapping[str, Rule]) -> Iterator[None]:
     outer, known = STATE.overrides, replaced_gradients()
-    here = {_op_named(name).name: (name, rule) for name, rule in rules.items()}
+    here = {op_named(name).name: (name, rule) for name, rule in rules.items()}
     STATE.override(beneath(outer, Overrides(here if known is None else known.rules | here)))
     try:
         yield
@@ -263,6 +233,7 @@ class Operation:
     Attributes:
       type, name: the name of the op, as the scope has it.
       inputs, outputs: tensors.
+      attributes: parameters by name, which `get_attr` gives too.
     """
 
     def __init__(
@@ -270,7 +241,7 @@ class Operation:
     ) -> None:
         self.type = self.name = kind
         self.inputs, self.outputs = tuple(inputs), tuple(outputs)
-        self._attributes = attributes
+        self.attributes = attributes
 
     def get_attr(self, name: str) -> Any:
         """A parameter of the op, such as `axes` of a sum.
@@ -278,10 +249,10 @@ class Operation:
         Raises:
           ValueError: it has none of that name.
         """
-        if name not in self._attributes:
-            there = ", ".join(map(repr, self._attributes)) or "none"
+        if name not in self.attributes:
+            there = ", ".join(map(repr, self.attributes)) or "none"
             raise ValueError(f"Operation '{self.name}' has no attr named '{name}'. It has: {there}.")
-        return self._attributes[name]
+        return self.attributes[name]
 
     def __repr__(self) -> str:
         return f"<operation {self.type} of {', '.join(repr(t._aval) for t in self.inputs)}>"
@@ -331,41 +302,7 @@ def _check_names(mapping: Any) -> None:
     for name in mapping:
         if not isinstance(name, str):
             raise TypeError(f"Overrides should be a dictionary by names of ops, and one is {name!r}.")
-        _op_named(name)
-
-
-def _op_named(name: str) -> Op:
-    """The op of a name.
-
-    Raises:
-      ValueError: there is none, with the nearest name.
-    """
-    found = _types().get(name)
-    if found is not None:
-        return found
-    if name in DIFFERENT:
-        raise ValueError(f"'{name}' is no single op here. Override {DIFFERENT[name]}.")
-    raise ValueError(f"No op is called '{name}'{_nearest(name, _types())}. docs/ops.md lists them all.")
-
-
-def _types() -> dict[str, Op]:
-    """The ops whose gradients can be overridden, by their names and by TensorFlow's types."""
-    return _types_of(tuple(all_ops()))
-
-
-@functools.lru_cache(1)
-def _types_of(ops: tuple[Op, ...]) -> dict[str, Op]:
-    own = {op.name: op for op in ops if op.kind in KINDS}
-    spelled = {re.sub(r"(?:^|_)([a-z])", lambda m: m[1].upper(), name): op for name, op in own.items()}
-    others = {theirs: own[ours] for theirs, ours in TYPES.items()}
-    return {name: op for name, op in (spelled | others | own).items() if name not in DIFFERENT}
-
-
-def _nearest(name: str, known: Mapping[str, Any]) -> str:
-    near = difflib.get_close_matches(name, known, 1, 0.6) or difflib.get_close_matches(
-        name.lower().replace("_", ""), {k.lower(): k for k in known}, 1, 0.5
-    )
-    return f"; did you mean '{near[0]}'?" if near else ""
+        op_named(name)
 
 
 def _named(rule: Rule) -> str:

@@ -249,14 +249,85 @@ def test_guided_backpropagation_through_a_network_that_is_there() -> None:
 def test_names_are_checked_when_a_scope_begins() -> None:
     rule = registered(five)
     for wrong, says in [
-        ({"Sqare": rule}, "did you mean 'Square'"),
+        ({"Sqare": rule}, r"No op is called 'Sqare'\. Did you mean 'Square'\? docs"),
+        ({"FusedBatchNormV9": rule}, r"No op is called 'FusedBatchNormV9'\. docs"),
+        ({"Fil": rule}, r"No op is called 'Fil'\. docs"),
+        ({"Fill": rule}, "`broadcast_to`"),
+        ({"Tile": rule}, "`broadcast_to`"),
+        ({"Pack": rule}, "`concat`"),
+        ({"IdentityN": rule}, "`identity`"),
         ({"relu_with_a_typo": rule}, "No op is called"),
         ({"MatMul": rule}, "`contract`"),
     ]:
         with pytest.raises(ValueError, match=says), tf.gradient_override_map(wrong):
             pass
-    with pytest.raises(LookupError, match=f"did you mean '{rule}'"), tf.gradient_override_map({"Relu": rule + "x"}):
+    with pytest.raises(LookupError, match=f"Did you mean '{rule}'"), tf.gradient_override_map({"Relu": rule + "x"}):
         pass
+
+
+@pytest.mark.parametrize("name", ["Round", "Sign", "Floor"])
+def test_the_gradient_of_another_op_by_its_name(name: str) -> None:
+    f = {"Round": tf.round, "Sign": tf.sign, "Floor": tf.floor}[name]
+    x = tf.constant([0.4, -1.2])
+    with tf.GradientTape() as tape, tf.gradient_override_map({name: "Identity"}):
+        tape.watch(x)
+        y = f(x) * [3.0, 5.0]
+    assert tape.gradient(y, x).numpy().tolist() == [3.0, 5.0]
+
+
+def test_the_gradient_of_another_op_reads_operands_and_results() -> None:
+    x = tf.constant([0.4, -1.2])
+
+    @tf.function
+    def f(x: Any) -> Any:
+        return tf.sign(x) * 3.0
+
+    for rule, slope in [("Sin", np.cos([0.4, -1.2])), ("Exp", np.sign([0.4, -1.2])), ("Relu", [1.0, 0.0])]:
+        with tf.GradientTape(persistent=True) as tape, tf.gradient_override_map({"Sign": rule}):
+            tape.watch(x)
+            y = f(x)
+            with tf.GradientTape() as inner:
+                inner.watch(x)
+                z = tf.sign(x) * 3.0
+            first = inner.gradient(z, x)
+        np.testing.assert_allclose(tape.gradient(y, x).numpy(), 3.0 * np.asarray(slope), rtol=1e-6)
+        np.testing.assert_allclose(np.diag(tape.jacobian(y, x).numpy()), 3.0 * np.asarray(slope), rtol=1e-6)
+        if rule == "Sin":
+            np.testing.assert_allclose(tape.gradient(first, x).numpy(), -3.0 * np.sin([0.4, -1.2]), rtol=1e-6)
+
+
+def test_the_gradient_of_an_op_by_its_own_name() -> None:
+    x = tf.constant([[0.4, -1.2]])
+    with tf.GradientTape() as tape, tf.gradient_override_map({"Mul": "Mul", "Sum": "Sum"}):
+        tape.watch(x)
+        y = tf.reduce_sum(x * x * 2.0, axis=1)
+    np.testing.assert_allclose(tape.gradient(y, x).numpy(), 4.0 * x.numpy(), rtol=1e-6)
+    with pytest.raises(LookupError, match="as many operands"), tf.gradient_override_map({"Sign": "Mul"}):
+        pass
+    with pytest.raises(LookupError, match="elementwise"), tf.gradient_override_map({"Sign": "Sum"}):
+        pass
+
+
+def seven_fold(op: Any, up: Any) -> list[Any]:
+    return [op.inputs[0] * 7.0, *[None] * (len(op.inputs) - 1)]
+
+
+@pytest.mark.parametrize(
+    ("name", "f"),
+    [
+        ("GatherV2", lambda x: tf.gather(x, [0])),
+        ("StridedSlice", lambda x: x[::2]),
+        ("MatrixInverse", tf.linalg.inv),
+        ("MatrixSolve", lambda x: tf.linalg.solve(x, x)),
+        ("MatrixDeterminant", tf.linalg.det),
+    ],
+)
+def test_other_names_of_tensorflow(name: str, f: Any) -> None:
+    x = tf.constant([[2.0, 1.0], [0.5, 3.0]])
+    with tf.GradientTape() as tape, tf.gradient_override_map({name: registered(seven_fold)}):
+        tape.watch(x)
+        y = f(x)
+    np.testing.assert_allclose(np.ravel(tape.gradient(y, x))[:2], 7.0 * np.ravel(x)[:2])
 
 
 def test_mappings_of_other_things() -> None:
