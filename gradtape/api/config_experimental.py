@@ -53,9 +53,10 @@ def enable_op_determinism() -> None:
 
 
 def tensor_float_32_execution_enabled() -> bool:
-    """Whether products on a GPU may round their factors.
+    """Whether products on a GPU may round their factors, as they do from the start.
 
     >>> import gradtape as tf
+    >>> tf.config.experimental.enable_tensor_float_32_execution(True)
     >>> tf.config.experimental.tensor_float_32_execution_enabled()
     True
     """
