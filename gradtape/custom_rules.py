@@ -243,7 +243,8 @@ class _Rule:
 
     def _matched(self, gradients: list[Any]) -> list[Any]:
         """One gradient for each argument. There may be None for options that were given by keyword too, and, where
-        tensors were, for defaults; or none for these; or, as in TensorFlow, none for all that was not given by position."""
+        tensors were, for defaults; or none for these; or, as TensorFlow has it, none but for what was given by
+        position."""
         count = len(self.wanted)
         if len(gradients) == count or (
             len(gradients) in self._all_bound() and all(g is None for g in gradients[count:])

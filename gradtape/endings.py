@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 from gradtape.evidence import Evidence
 from gradtape.ir.graph import Graph, Node
-from gradtape.ops.call import CUSTOM_CALL
+from gradtape.ops.call import CUSTOM_CALL, RULED
+from gradtape.ops.host import HOST
 from gradtape.ops.op import Step
-from gradtape.runtime.record import End
+from gradtape.runtime.record import MADE, End
 from gradtape.transforms.dependence import dependent
 from gradtape.transforms.differentiate import residuals
 
@@ -35,7 +36,8 @@ def endings(every: Sequence[Evidence]) -> Iterator[Finding]:
         if now.is_reached(a.value):
             yield Finding(
                 "overwritten",
-                f"The variable `{a.name}` was overwritten by `{a.how}`{f' ({a.place})' if a.place else ''} with a "
+                f"The variable `{a.name}` was {'made' if a.how == MADE else 'overwritten'} by `{a.how}`"
+                f"{f' ({a.place})' if a.place else ''} with a "
                 "value that depends on the source. A variable's value has no history: what is computed from it after "
                 "that begins anew. Compute with a tensor instead, as `x2 = x1 + x0` for `x1.assign_add(x0)`.",
                 now.is_before(a.variable),
@@ -79,30 +81,43 @@ def _inside(e: Evidence) -> Iterator[Finding]:
         graph = node.step.params.get("graph")
         if isinstance(graph, Graph) and any(id(v) in e.before and id(v) in e.reached for v in node.outputs):
             marks = [id(v) in e.reached for v in node.inputs]
-            for name in _ends_in(graph, marks):
-                yield Finding(
-                    _cause_of(name),
-                    f"In a traced function between source and target stands `{name}`, through which no gradient flows.",
-                )
+            for step in _ends_in(graph, marks):
+                yield Finding(_cause_of(step), f"In a traced function between source and target stands {_end(step)}.")
 
 
 def op_name(step: Step) -> str:
     return "traced function" if step.op.kind == "call" else step.name
 
 
-def _ends_in(graph: Graph, marks: Sequence[bool]) -> list[str]:
+def _ends_in(graph: Graph, marks: Sequence[bool]) -> list[Step]:
+    """The steps that depend on marked inputs and through which no gradient flows, one for each name."""
     reached = dependent(graph.nodes, [v for v, m in zip(graph.inputs, marks, strict=False) if m])
     reached |= {id(v) for v, m in zip(graph.inputs, marks, strict=False) if m}
-    found = []
+    found: dict[str, Step] = {}
     for node in graph.nodes:
         active = tuple(id(v) in reached for v in node.inputs)
         if any(active) and residuals(node.step, tuple(v.aval for v in node.inputs), active) is None:
-            found.append(node.step.name)
-    return list(dict.fromkeys(found))
+            found.setdefault(_end(node.step), node.step)
+    return list(found.values())
 
 
-def _cause_of(op: str) -> str:
-    return "stop_gradient" if op == "stop_gradient" else "no gradient"
+CAUSES = {"stop_gradient": "stop_gradient", RULED.name: "rule", HOST.name: "left"}
+
+
+def _cause_of(step: Step) -> str:
+    return CAUSES.get(step.name, "no gradient")
+
+
+def _end(step: Step) -> str:
+    """What stands in the way, as the end of a sentence."""
+    if step.op is RULED:
+        return (
+            f"`{step.params['name']}`, a custom gradient whose rule returns None for what leads to the source. Have it "
+            "return a gradient there"
+        )
+    if step.op is HOST:
+        return "a Python function, such as `tf.numpy_function` calls: what it makes is a constant for the tape"
+    return f"`{step.name}`, through which no gradient flows"
 
 
 def _ended(e: Evidence, end: End) -> Finding:
@@ -116,9 +131,8 @@ def _ended(e: Evidence, end: End) -> Finding:
             sure,
         )
     if _ends_in_a_graph := [n for g in [end.step.params.get("graph")] if isinstance(g, Graph) for n in _all_ends(g)]:
-        name = _ends_in_a_graph[0]
-        text = f"In a traced function{where} stands `{name}`, through which no gradient flows."
-        return Finding(_cause_of(name), text, sure)
+        step = _ends_in_a_graph[0]
+        return Finding(_cause_of(step), f"In a traced function{where} stands {_end(step)}.", sure)
     return Finding(
         "no gradient",
         f"`{op}`{where}, which depends on the source, has no gradient: its result is an integer or a truth value, or "
@@ -128,7 +142,7 @@ def _ended(e: Evidence, end: End) -> Finding:
     )
 
 
-def _all_ends(graph: Graph) -> list[str]:
+def _all_ends(graph: Graph) -> list[Step]:
     return _ends_in(graph, [True] * len(graph.inputs))
 
 
@@ -193,10 +207,11 @@ def not_recorded(e: Evidence) -> Finding:
             "Source and target were recorded, but nothing leads from the source to the target: the target was computed "
             f"from other things.{missed}",
         )
-    if missed:
+    if missed or e.is_late():
         return Finding(
             "outside",
-            f"The target was computed from the source outside of the tape's block.{missed} Compute it inside.",
+            f"The target was computed outside of the tape's block{' from the source' * bool(missed)}"
+            f"{', after that had ended' * e.is_late()}.{missed} Compute it inside.",
         )
     return Finding(
         "not recorded",

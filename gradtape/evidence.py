@@ -53,6 +53,10 @@ class Evidence:
         value = self.path.values.get(self.slots.get(tensor, 0))
         return tensor == self.target._id or (value is not None and id(value) in self.before)
 
+    def is_late(self) -> bool:
+        """Whether the target was made after the tape's block had ended."""
+        return 0 < self.recorder.ended < self.target._id
+
     def slot_of(self, v: Value) -> int:
         """The slot of a value of the path; 0 where it has none."""
         return next((slot for slot, known in self.path.values.items() if known is v), 0)

@@ -13,7 +13,7 @@ import optree
 from gradtape.runtime.convert import converters
 from gradtape.runtime.ledger import Ledger, begin, end, present_ledger
 from gradtape.runtime.record import Recorder
-from gradtape.runtime.state import STATE
+from gradtape.runtime.state import STATE, new_id
 from gradtape.runtime.tensor import SymbolicTensorError, Tensor
 from gradtape.runtime.variable import Variable
 
@@ -85,6 +85,7 @@ class Recording:
             self._recorder = Recorder(self._watch_accessed)
             self._recorder.ledger = self._ledger
             self._past, self._stops = [], 0
+        self._recorder.ended = 0
         STATE.recorders = (*STATE.recorders, self._recorder)
         STATE.reads.clear()
         self._recording = True
@@ -93,6 +94,8 @@ class Recording:
         if not self._recording:
             raise ValueError("Tape is not recording.")
         STATE.recorders = tuple(r for r in STATE.recorders if r is not self._recorder)
+        if self._recorder is not None:
+            self._recorder.ended = new_id()
         STATE.reads.clear()
         self._recording = False
 

@@ -20,6 +20,7 @@ from gradtape.runtime.convert import convert
 from gradtape.runtime.devices import on_host
 from gradtape.runtime.hosted import effect, is_at_call
 from gradtape.runtime.places import place_of, user_frame
+from gradtape.runtime.state import STATE
 from gradtape.runtime.tensor import SymbolicTensor, SymbolicTensorError, Tensor, wrap
 from gradtape.runtime.trace import NoValueYet, evaluated, outside
 from gradtape.tape import GradientTape
@@ -89,6 +90,9 @@ def numpy_function(
     _check(func, "numpy_function")
 
     def run(tensors: list[Tensor]) -> list[Tensor]:
+        for recorder in STATE.recorders:
+            for t in tensors:
+                recorder.left(t, "`tf.numpy_function`")
         with outside():
             return _results(func(*(t.numpy() for t in tensors)), dtypes)
 

@@ -22,6 +22,7 @@ from gradtape.transforms.differentiate import residuals
 MAX_NODES = 200_000  # structures remembered over all programs, before the trie starts anew
 
 READ = IDENTITY.bind()  # reading a variable: a record, because its value differs from read to read
+MADE = "tf.Variable"  # how a variable gets its first value
 WATCH = IDENTITY.bind(source=True)  # a source: keyed by its aval
 
 
@@ -136,6 +137,7 @@ class Recorder:
         "answers",
         "assigned",
         "busy",
+        "ended",
         "ends",
         "exits",
         "hosts",
@@ -162,6 +164,7 @@ class Recorder:
         # what `explain` tells of, besides the path: no arrays
         self.rules: list[str] = []  # names of custom rules, by ordinal, of a recorder that has given its tensors away
         self.answers: dict[int, tuple[int, ...]] = {}  # by ordinal: the operands that a rule answered with None
+        self.ended = 0  # tensors with larger ids were made after the block had ended; 0: it has not
         self.ends: list[End] = []  # ops through which no gradient flows
         self.exits: dict[int, Exit] = {}  # by slot: what asked for values
         self.looks: dict[int, Exit] = {}  # by id of a variable: the same

@@ -22,6 +22,7 @@ from gradtape.runtime import hosted, row_updates
 from gradtape.runtime.convert import convert
 from gradtape.runtime.devices import is_on_device, on_host, own_copy
 from gradtape.runtime.dispatch import binary, run_alone
+from gradtape.runtime.record import MADE
 from gradtape.runtime.state import STATE, new_id, quietly
 from gradtape.runtime.tensor import Operators, Reference, SymbolicTensor, Tensor, array_text, wrap
 from gradtape.runtime.trace import FunctionTracer, creating, evaluated, function_tracer, outside
@@ -88,6 +89,9 @@ class Variable(Operators):
         self._name = name or "Variable"
         self.constraint = constraint
         self._snapshot = _copied(tensor)
+        for recorder in STATE.recorders:
+            if recorder.is_watching(tensor):
+                recorder.assigns(self, tensor, MADE)
 
     @classmethod
     def of_array(cls, array: Any, of: Aval, trainable: bool, name: str) -> Variable:

@@ -184,6 +184,43 @@ def outside(**how: Any) -> Any:
     return tape, y * tf.constant(3.0), x
 
 
+@tf.custom_gradient
+def swallow(x: Any) -> Any:
+    return x * 2.0, lambda up: None
+
+
+def ruled_out_in_a_function(**how: Any) -> Any:
+    x = tf.Variable(2.0)
+    with tf.GradientTape(**how) as tape:
+        y = tf.function(swallow)(x)
+    return tape, y, x
+
+
+def square(x: Any) -> Any:
+    return tf.numpy_function(np.square, [x], tf.float32) * 2.0
+
+
+def python_in_a_function(**how: Any) -> Any:
+    x = tf.Variable(2.0)
+    with tf.GradientTape(**how) as tape:
+        y = tf.function(square)(x * 1.0)
+    return tape, y, x
+
+
+def left_by_a_python_function(**how: Any) -> Any:
+    x = tf.Variable(2.0)
+    with tf.GradientTape(**how) as tape:
+        y = square(x * 1.0)
+    return tape, y, x
+
+
+def made_of_the_source(**how: Any) -> Any:
+    x = tf.Variable(2.0)
+    with tf.GradientTape(**how) as tape:
+        y = tf.Variable(x * 2.0) * 3.0
+    return tape, y, x
+
+
 CAUSES: dict[str, tuple[Any, str, str]] = {
     "numpy": (left_by_numpy, "left", r"leaves the framework: a NumPy function.*`tf\.reduce_mean` for `np\.mean`"),
     "number": (left_by_a_number, "left", r"`float\(\)` asked for the value"),
@@ -205,7 +242,15 @@ CAUSES: dict[str, tuple[Any, str, str]] = {
     "rule": (ruled_out, "rule", "rule of `swallow`.* returned None for what leads to the source"),
     "function": (in_a_function, "stop_gradient", "In a traced function.* stands `stop_gradient`"),
     "replaced": (replaced, "not watched", r"If it was a variable once, a statement such as `x = x \+ 1` has replaced"),
-    "outside": (outside, "not recorded", "computed outside of the tape's block"),
+    "outside": (outside, "outside", "computed outside of the tape's block.*, after that had ended. Compute it inside"),
+    "rule in a function": (
+        ruled_out_in_a_function,
+        "rule",
+        "function stands `swallow`, a custom gradient whose rule ret",
+    ),
+    "python in a function": (python_in_a_function, "left", "function stands a Python function"),
+    "python": (left_by_a_python_function, "left", "`tf.numpy_function` asked for the value"),
+    "variable": (made_of_the_source, "overwritten", "`Variable:0` was made by `tf.Variable`"),
 }
 
 
@@ -247,7 +292,7 @@ def test_debugging_adds_files_and_lines(name: str) -> None:
     finally:
         tf.debugging.disable()
     found = tape.explain(target, source)
-    assert found.cause == {"replaced": "replaced", "outside": "outside"}.get(name, cause)
+    assert found.cause == {"replaced": "replaced"}.get(name, cause)
     assert "debug=True" not in str(found)
     if name in WITH_LINES:
         lines, start = inspect.getsourcelines(program)
