@@ -9,6 +9,8 @@ import numpy as np
 
 from gradtape.ir.errors import InvalidArgumentError
 from gradtape.ir.shapes import TensorShape, shape_text, size_of
+from gradtape.runtime.contract import reshape
+from gradtape.runtime.subscript import subscript
 from gradtape.runtime.tensor import SymbolicTensor, SymbolicTensorError, Tensor
 from gradtape.runtime.variable import Variable
 
@@ -29,6 +31,16 @@ def integers(value: Any, what: str) -> tuple[int, ...]:
             raise TypeError(f"`{what}` should be integers, got dtype {array.dtype.name}.")
         return tuple(int(v) for v in array.reshape(-1))
     return (integer(value, what),)
+
+
+def begins(value: Any) -> list[Any]:
+    """Where a slice begins on each axis: integers, and scalar tensors without values."""
+    if isinstance(value, SymbolicTensor):
+        flat = reshape(value, (value._aval.size,))
+        return [subscript(flat, k) for k in range(value._aval.size)]
+    if isinstance(value, list | tuple):
+        return [b if isinstance(b, SymbolicTensor) else integer(b, "begin") for b in value]
+    return list(integers(value, "begin"))
 
 
 def integer(value: Any, what: str) -> int:

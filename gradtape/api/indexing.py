@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.api.arguments import dimensions, integers, one_axis, same_rank
+from gradtape.api.arguments import begins, dimensions, integers, one_axis, same_rank
 from gradtape.api.elementwise import cast, logical_and, maximum, where
 from gradtape.api.layout import concat
 from gradtape.api.reductions import reduce_all, reduce_sum
@@ -21,8 +21,8 @@ from gradtape.runtime.contract import reshape
 from gradtape.runtime.convert import as_optional_dtype, convert, convert_all, convert_or_empty
 from gradtape.runtime.dispatch import binary, unary
 from gradtape.runtime.masking import masked
-from gradtape.runtime.subscript import positions, subscript
-from gradtape.runtime.tensor import SymbolicTensor, Tensor
+from gradtape.runtime.subscript import positions, positions_from, subscript
+from gradtape.runtime.tensor import SymbolicTensor, SymbolicTensorError, Tensor
 
 
 def gather(
@@ -255,6 +255,8 @@ def _last_at(flat: Tensor, size: int) -> Tensor:
 def slice(input_: Any, begin: Any, size: Any, name: str | None = None) -> Tensor:
     """`size[k]` elements from `begin[k]` along each axis k; -1 stands for all that follow.
 
+    In traced functions and `vectorized_map` the numbers of `begin` may depend on tensors without values.
+
     Raises:
       InvalidArgumentError: a slice that leaves the tensor.
 
@@ -263,16 +265,26 @@ def slice(input_: Any, begin: Any, size: Any, name: str | None = None) -> Tensor
     [2 3]
     """
     x = convert(input_)
-    first, count = integers(begin, "begin"), integers(size, "size")
+    first, count = begins(begin), integers(size, "size")
     same_rank(x, first, "begin")
     same_rank(x, count, "size")
     cut = []
     for k, (b, n, full) in enumerate(zip(first, count, x._aval.dims, strict=True)):
-        stop = full if n == -1 else b + n
-        if not 0 <= b <= stop <= full:
+        late = isinstance(b, SymbolicTensor)
+        if late and n == -1:
+            raise SymbolicTensorError(
+                f"`slice` of axis {k} begins at a tensor without a value, so that -1 is no known size. Give a number."
+            )
+        start = 0 if late else b
+        stop = full if n == -1 else start + n
+        if not 0 <= start <= stop <= full:
             raise InvalidArgumentError(f"`slice` of axis {k} from {b} with size {n} leaves [0, {full}).")
-        cut.append(builtins.slice(b, stop))
-    return subscript(x, tuple(cut))
+        cut.append(builtins.slice(None) if late else builtins.slice(start, stop))
+    found = subscript(x, tuple(cut))
+    for k, (b, n) in enumerate(zip(first, count, strict=True)):
+        if isinstance(b, SymbolicTensor):
+            found = binary(GATHER.bind(axis=k, batch_dims=0), found, positions_from(cast(b, int64), n))
+    return found
 
 
 def strided_slice(

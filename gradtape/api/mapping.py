@@ -31,7 +31,8 @@ def vectorized_map(fn: Callable[[Any], Any], elems: Any, fallback_to_while_loop:
       fn: takes one slice, in the structure of `elems`, and returns a structure of tensors.
       elems: a tensor, or a structure of tensors whose first dimensions agree; those of size 1 are seen by every
         slice.
-      fallback_to_while_loop: accepted for compatibility; nothing falls back.
+      fallback_to_while_loop: accepted for compatibility; nothing falls back: `tf.map_fn` is that loop. Slices of a
+        known size may begin where each slice of `elems` says, as in `x[i : i + 2]`.
       warn: accepted for compatibility.
 
     Returns:

@@ -10,14 +10,16 @@ from gradtape.ir.aval import aval
 from gradtape.ir.dtypes import bool_, int64
 from gradtape.ir.errors import InvalidArgumentError
 from gradtape.ir.shapes import shape_text
-from gradtape.ops.arithmetic import ADD
+from gradtape.ops.arithmetic import ADD, CAST
 from gradtape.ops.comparison import LESS, SELECT
 from gradtape.ops.indexing import GATHER
 from gradtape.ops.layout import RESHAPE, SLICE
 from gradtape.runtime.dispatch import binary, execute, unary
 from gradtape.runtime.masking import is_mask, masked
+from gradtape.runtime.places import place_of, user_frame
+from gradtape.runtime.stretches import difference
 from gradtape.runtime.tensor import SymbolicTensor, SymbolicTensorError, Tensor, wrap
-from gradtape.runtime.trace import open_tracer_of
+from gradtape.runtime.trace import is_in_map, open_tracer_of
 
 
 def subscript(x: Tensor, key: Any) -> Tensor:
@@ -36,7 +38,7 @@ def subscript(x: Tensor, key: Any) -> Tensor:
             return masked(x, key, 0)
         key = tuple(key) if isinstance(key, list) else key
     parts = key if isinstance(key, tuple) else (key,)
-    if any(isinstance(p, SymbolicTensor) for p in parts):
+    if any(isinstance(p, SymbolicTensor) or _is_late(p) for p in parts):
         return _picked(x, _expanded(parts, x))
     cut = _Cut(x, _expanded(parts, x))
     if cut.axes:
@@ -53,17 +55,58 @@ def positions(values: Any) -> Tensor:
 
 
 def _picked(x: Tensor, parts: list[Any]) -> Tensor:
-    """A subscript with indices whose values are not known: along these axes elements are gathered, last axis first."""
-    rest = [slice(None) if isinstance(p, SymbolicTensor) else p for p in parts]
+    """A subscript with indices, or ends of slices, whose values are not known: along these axes elements are gathered,
+    last axis first."""
+    rest = [slice(None) if isinstance(p, SymbolicTensor) or _is_late(p) else p for p in parts]
     axes = [k for k, p in enumerate(p for p in parts if p is None or isinstance(p, slice | SymbolicTensor)) if _by(p)]
     result = subscript(x, tuple(rest))
     for axis, index in zip(reversed(axes), reversed([p for p in parts if _by(p)]), strict=True):
-        result = binary(GATHER.bind(axis=axis, batch_dims=0), result, _from_start(index, result._aval.dims[axis]))
+        n = result._aval.dims[axis]
+        ids = _stretch(index, n) if isinstance(index, slice) else _from_start(index, n)
+        result = binary(GATHER.bind(axis=axis, batch_dims=0), result, ids)
     return result
 
 
+def _is_late(part: Any) -> bool:
+    """Whether it is a slice with an end that has no value, in a map: all slices of that have one size. Elsewhere what
+    leaves the tensor may be cut off."""
+    ends = (part.start, part.stop, part.step) if isinstance(part, slice) else ()
+    return any(isinstance(e, SymbolicTensor) for e in ends) and is_in_map()
+
+
+def _stretch(part: slice, n: int) -> Tensor:
+    """The positions of a slice whose ends have no values, but a difference.
+
+    Raises:
+      SymbolicTensorError: how many elements it has depends on what is not known.
+    """
+    start, stop, step = part.start, part.stop, 1 if part.step is None else part.step
+    known = None not in (start, stop) and not isinstance(step, SymbolicTensor) and _integer(step) > 0
+    span = difference(stop, start) if known else None
+    if span is None or span <= 0:
+        raise SymbolicTensorError(
+            f"{place_of(user_frame())}: how many elements a slice has depends on a tensor without a value. Give ends "
+            "that differ by a number, `x[i : i + 2]`, or use `tf.gather`, `tf.where` or a mask."
+        )
+    begin = unary(CAST.bind(dtype=int64), start)
+    return positions_from(_both_from_start(begin, span, n), -(-span // _integer(step)), _integer(step))
+
+
+def _both_from_start(begin: Tensor, span: int, n: int) -> Tensor:
+    """Where a slice begins whose ends may both count from the end; if only one does, it is left before the start."""
+    zero, length, size = (wrap(np.int64(k), begin._aval) for k in (0, span, n))
+    behind = binary(LESS.bind(), binary(ADD.bind(), begin, length), zero)
+    found: Tensor = execute(SELECT.bind(), (behind, binary(ADD.bind(), begin, size), begin))
+    return found
+
+
+def positions_from(begin: Tensor, count: int, step: int = 1) -> Tensor:
+    """So many positions from one of int64 on."""
+    return binary(ADD.bind(), begin, positions(range(0, count * step, step)))
+
+
 def _by(part: Any) -> bool:
-    """Whether a part is an index without a value.
+    """Whether a part is an index without a value, or a slice with such an end.
 
     Raises:
       TypeError: a tensor without a value that is no integer scalar.
@@ -73,7 +116,7 @@ def _by(part: Any) -> bool:
             f"A tensor among other indices should be a scalar of int32 or int64, got {part._aval!r}. To pick several "
             "positions use `tf.gather(x, indices)`."
         )
-    return isinstance(part, SymbolicTensor)
+    return isinstance(part, SymbolicTensor) or _is_late(part)
 
 
 def _from_start(index: Tensor, n: int) -> Tensor:

@@ -30,6 +30,7 @@ class Tracer:
 
     is_open = False  # it is that of a function for more than one shape
     is_function = False  # it is a whole function or a block of one, and takes in all that is computed in it
+    is_map = False  # it is that of what is done to each slice
     keeps_states = False  # of what random numbers are drawn from, and of the order of effects
 
     def __init__(self, inputs: Sequence[Aval]) -> None:
@@ -219,6 +220,15 @@ class FunctionTracer(Tracer):
                 "the variable outside, or give an initial value that does not."
             )
         return t._tracer.evaluated(t)
+
+
+def is_in_map() -> bool:
+    """Whether what is being traced is done to each slice of a map. A function that is traced there is not: it may be
+    called elsewhere."""
+    for tracer in reversed(STATE.tracers):
+        if tracer.is_map or (isinstance(tracer, FunctionTracer) and tracer.created is not None):
+            return tracer.is_map
+    return False
 
 
 def state_tracer() -> Any:

@@ -33,7 +33,7 @@ Finish = Callable[[Builder, Rows], Value]
 class MapTracer(Tracer):
     """The graph of one of `count` slices. Beside the elements what it draws from may enter it."""
 
-    keeps_states = True
+    is_map = keeps_states = True
 
     def __init__(self, elements: Sequence[Tensor], count: int) -> None:
         super().__init__([aval(t._aval.dims[1:], t._aval.dtype) for t in elements])

@@ -69,6 +69,58 @@ def test_gradients_of_traced_calls_equal_eager_ones(name: str) -> None:
     np.testing.assert_allclose(found[1], found[0])
 
 
+TABLE = tf.constant(np.arange(20.0).reshape(4, 5))
+STARTS = np.array([0, 2, 1])
+WINDOWS = {
+    "a size": lambda i: TABLE[0, i : i + 2],
+    "of rows, in steps": lambda i: TABLE[i : i + 2, ::2],
+    "both ends moved": lambda i: TABLE[1:, i - 1 + 1 : 3 + i],
+    "computed alike": lambda i: TABLE[0, i * 1 + 1 : i * 1 + 2],
+    "every other": lambda i: TABLE[0, i : i + 3 : 2],
+    "from the end": lambda i: TABLE[0, i - 5 : i - 3],
+    "a new axis and an index": lambda i: TABLE[i, None, i : i + 1],
+    "the slice's own": lambda i: tf.cast(i, tf.float64) * TABLE[0, i : i + 2],
+    "tf.slice": lambda i: tf.slice(TABLE, [i, 1], [2, -1]),
+    "tf.slice at a vector": lambda i: tf.slice(TABLE, tf.stack([i, i + 1]), [2, 2]),
+    "a traced function": tf.function(lambda i: tf.slice(TABLE, [0, i], [1, 2])),
+}
+
+
+@pytest.mark.parametrize("name", WINDOWS)
+def test_slices_of_known_sizes_at_mapped_positions(name: str) -> None:
+    f = WINDOWS[name]
+    wanted = np.stack([np.asarray(f(tf.constant(i))) for i in STARTS])
+    np.testing.assert_array_equal(tf.vectorized_map(f, STARTS), wanted)
+    with tf.GradientTape() as tape:
+        tape.watch(TABLE)
+        y = tf.vectorized_map(f, STARTS)
+    slope = np.asarray(tape.gradient(y, TABLE))
+    with tf.GradientTape() as tape:
+        tape.watch(TABLE)
+        y = tf.stack([f(tf.constant(i)) for i in STARTS])
+    np.testing.assert_array_equal(slope, tape.gradient(y, TABLE))
+
+
+def test_slices_that_leave_or_have_no_size() -> None:
+    for f in (lambda i: TABLE[0, i : i + 2], lambda i: tf.slice(TABLE, [0, i], [1, 2])):
+        for i in ([0, 4], [-1, 0]):
+            with pytest.raises(tf.errors.InvalidArgumentError, match="not in"):
+                tf.vectorized_map(f, np.array(i))
+    for f in (lambda i: TABLE[0, i:], lambda i: TABLE[0, :i], lambda i: TABLE[0, i : 2 * i]):
+        with pytest.raises(TypeError, match="how many elements a slice has"):
+            tf.vectorized_map(f, STARTS)
+    with pytest.raises(TypeError, match="-1 is no known size"):
+        tf.vectorized_map(lambda i: tf.slice(TABLE, [0, i], [1, -1]), STARTS)
+
+
+def test_slices_in_a_traced_function_are_cut_off() -> None:
+    f = tf.function(lambda i: TABLE[0, i : i + 2])
+    with pytest.warns(UserWarning, match="op by op"):
+        np.testing.assert_array_equal(f(tf.constant(4, tf.int64)), [4.0])
+    np.testing.assert_array_equal(tf.vectorized_map(f, STARTS), [[0, 1], [2, 3], [1, 2]])
+    np.testing.assert_array_equal(f(tf.constant(4, tf.int64)), [4.0])
+
+
 BAD = {
     "gather_nd": (np.array([[[0, 3]]]), lambda at: tf.gather_nd(X, at)),
     "gather_nd, negative": (np.array([[[1, -1]]]), lambda at: tf.gather_nd(X, at)),
