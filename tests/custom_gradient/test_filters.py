@@ -250,3 +250,35 @@ def test_a_norm_that_would_turn_gradients_around_is_refused(norm: float) -> None
 def test_bounds_that_cross_are_refused() -> None:
     with pytest.raises(ValueError, match="should not be above `high`"):
         tf.gradients.clip_value(2.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "says"),
+    [
+        (lambda x: tf.gradients.clip_norm(x, 1.0), ValueError, r"`clip_norm\(norm\)\(x\)`"),
+        (lambda x: tf.gradients.clip_norm(1.0, 1.0), TypeError, "`axes` of `clip_norm` should be an integer"),
+        (lambda x: tf.gradients.clip_norm("a"), TypeError, "`norm` of `clip_norm` should be a number"),
+        (lambda x: tf.gradients.scale("a"), TypeError, "`factor` of `scale` should be a number or a tensor, got 'a'"),
+        (lambda x: tf.gradients.scale(None), TypeError, "got None"),
+        (lambda x: tf.gradients.scale(tf.constant("a")), TypeError, "should hold numbers, got string"),
+        (lambda x: tf.gradients.reverse(True), TypeError, "got True"),
+        (lambda x: tf.gradients.clip_value(0.0, "b"), TypeError, "`high` of `clip_value`"),
+        (lambda x: tf.gradients.scale(tf.ones(5))(x), tf.errors.InvalidArgumentError, r"\(5,\) does not .* \(2,\)"),
+        (lambda x: tf.gradients.scale(tf.ones([3, 2]))(x), tf.errors.InvalidArgumentError, r"\(3, 2\) does not"),
+        (lambda x: tf.gradients.clip_value(tf.zeros(3), 1.0)(x), tf.errors.InvalidArgumentError, "`clip_value` got"),
+    ],
+)
+def test_wrong_arguments(make: Any, error: Any, says: str) -> None:
+    with pytest.raises(error, match=says):
+        make(tf.ones(2))
+
+
+def test_filters_of_several_tensors_and_of_tensors_as_numbers() -> None:
+    x, k = tf.Variable([1.0, 2.0]), tf.Variable(3.0)
+    with tf.GradientTape() as tape:
+        a, b = tf.gradients.clip_norm(tf.constant(0.5))([x * 1.0, k * 1.0])
+        c = tf.gradients.scale(tf.constant([2.0, 3.0]))(x)
+        y = tf.reduce_sum(a * [3.0, 4.0]) + b * 7.0 + tf.reduce_sum(c)
+    found = tape.gradient(y, [x, k])
+    np.testing.assert_allclose(found[0].numpy(), [2.3, 3.4], rtol=1e-6)
+    np.testing.assert_allclose(found[1].numpy(), 0.5)
