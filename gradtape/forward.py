@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from types import TracebackType
 from typing import Any
 
 import optree
 
 from gradtape.ir.shapes import shape_text
-from gradtape.recording import UnconnectedGradients, flatten, leaves_of, unconnected_of
+from gradtape.recording import UnconnectedGradients, flatten, leaves_beside, leaves_of, unconnected_of
 from gradtape.runtime.convert import convert
 from gradtape.runtime.dispatch import execute
 from gradtape.runtime.forward import pushforward
@@ -41,8 +40,8 @@ class ForwardAccumulator:
     """
 
     def __init__(self, primals: Any, tangents: Any) -> None:
-        self._primals = leaves_of(primals)
-        self._tangents = [_tangent(t, p) for t, p in _paired(leaves_of(tangents), self._primals)]
+        self._structure, self._primals = primals, leaves_of(primals)
+        self._tangents = self._paired(tangents)
         if len({p._id for p in self._primals}) < len(self._primals):
             raise ValueError("A primal was given multiple times. Give each tensor once, with the sum of its tangents.")
         self._recorder = Recorder(watch_accessed=False)
@@ -68,9 +67,19 @@ class ForwardAccumulator:
     def with_tangents(self, tangents: Any) -> ForwardAccumulator:
         """The same recording for other tangents."""
         other = ForwardAccumulator.__new__(ForwardAccumulator)
-        other._primals, other._recorder, other._recording = self._primals, self._recorder, False
-        other._tangents = [_tangent(t, p) for t, p in _paired(leaves_of(tangents), self._primals)]
+        other._structure, other._primals = self._structure, self._primals
+        other._recorder, other._recording = self._recorder, False
+        other._tangents = other._paired(tangents)
         return other
+
+    def _paired(self, tangents: Any) -> list[Tensor]:
+        """A tangent for each primal."""
+        found = leaves_beside(tangents, self._structure, "tangents", "the structure of primals")
+        if len(found) != len(self._primals):
+            raise ValueError(
+                f"Each primal wants one tangent: got {len(self._primals)} primals and {len(found)} tangents."
+            )
+        return [_tangent(t, p) for t, p in zip(found, self._primals, strict=True)]
 
     def jvp(self, primals: Any, unconnected_gradients: Any = UnconnectedGradients.NONE) -> Any:
         """The tangents of what was computed in the block.
@@ -100,12 +109,6 @@ class ForwardAccumulator:
             if p._id == target._id:
                 return t
         return pushforward(self._recorder, slot, [slots[p._id] for p in self._primals], self._tangents)
-
-
-def _paired(tangents: Sequence[Any], primals: Sequence[Any]) -> list[tuple[Any, Any]]:
-    if len(tangents) != len(primals):
-        raise ValueError(f"Each primal wants one tangent: got {len(primals)} primals and {len(tangents)} tangents.")
-    return list(zip(tangents, primals, strict=True))
 
 
 def _tangent(tangent: Any, primal: Any) -> Tensor:

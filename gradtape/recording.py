@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import enum
-from collections.abc import Iterator
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import Any, Self
 
@@ -225,6 +226,40 @@ def flatten(structure: Any) -> tuple[list[Any], Any]:
         return [structure], None
     leaves, spec = optree.tree_flatten(structure, none_is_leaf=True)
     return leaves, None if spec.is_leaf() else spec
+
+
+def leaves_beside(given: Any, structure: Any, name: str, like: str) -> list[Any]:
+    """The leaves of what is given for a structure, in the order of the structure's own. What stands in a dict is given by
+    its key; other leaves may be given as one list. `name` and `like` name the two in errors.
+
+    Raises:
+      ValueError: other keys than the structure's, or no dict where it has one.
+    """
+    return leaves_of(_beside(given, structure, name, like))
+
+
+def _beside(given: Any, structure: Any, name: str, like: str) -> Any:
+    if isinstance(structure, Mapping):
+        if not isinstance(given, Mapping) or set(given) != set(structure):
+            got = f"the keys {list(given)}" if isinstance(given, Mapping) else f"a {type(given).__name__}"
+            raise ValueError(f"`{name}` should have the keys {list(structure)} that {like} has, got {got}.")
+        parts = {k: _beside(given[k], v, name, like) for k, v in structure.items()}
+        return OrderedDict(parts) if isinstance(structure, OrderedDict) else parts
+    if isinstance(given, Mapping):
+        raise ValueError(f"`{name}` has the keys {list(given)} where {like} has none.")
+    if isinstance(structure, list | tuple) and isinstance(given, list | tuple):
+        if len(structure) == len(given):
+            return [_beside(g, s, name, like) for g, s in zip(given, structure, strict=True)]
+        if any(_has_keys(s) for s in structure):
+            raise ValueError(f"`{name}` should have {len(structure)} parts where {like} has, got {len(given)}.")
+    return given
+
+
+def _has_keys(structure: Any) -> bool:
+    """Whether there is a dict in it."""
+    if isinstance(structure, list | tuple):
+        return any(map(_has_keys, structure))
+    return isinstance(structure, Mapping)
 
 
 def leaves_of(structure: Any) -> list[Any]:

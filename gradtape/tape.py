@@ -14,6 +14,7 @@ from gradtape.jacobians import Jacobians
 from gradtape.ops.layout import BROADCAST_TO
 from gradtape.recording import (
     UnconnectedGradients,
+    leaves_beside,
     leaves_of,
     sources_of,
     target_of,
@@ -60,7 +61,8 @@ class GradientTape(Jacobians):
         Args:
           target: a tensor, or a structure of them.
           sources: a tensor or variable, or a structure of them; need not have been made inside the block.
-          output_gradients: one cotangent per target; by default ones.
+          output_gradients: one cotangent per target, in the structure of `target` or, where that has no dicts, as a
+            list; by default ones.
           unconnected_gradients: what stands for gradients of sources that the target does not depend on.
 
         Returns:
@@ -71,7 +73,8 @@ class GradientTape(Jacobians):
         Raises:
           RuntimeError: the second use of a tape that is not persistent, or a tape that was never entered.
           TypeError: a target or source that is no tensor.
-          ValueError: an unknown `unconnected_gradients`, or not one entry of `output_gradients` per target.
+          ValueError: an unknown `unconnected_gradients`, or not one entry of `output_gradients` per target, by the
+            target's keys.
           InvalidArgumentError: `output_gradients` whose shape or dtype does not fit its target.
         """
         self._usable()
@@ -82,7 +85,7 @@ class GradientTape(Jacobians):
             raise TypeError("Argument `target` should be a list or nested structure of Tensors or Variables, got None.")
         targets = [target_of(t) for t in leaves_of(target)]
         wanted, structure = sources_of(sources)
-        given = _given(output_gradients, targets)
+        given = _given(output_gradients, target, targets)
         results = self._gradients(targets, wanted, given)
         if not self._persistent:
             self._finish()
@@ -152,11 +155,11 @@ def _with_itself(result: Tensor | None, source: Any, outside: Sequence[tuple[Any
     return result
 
 
-def _given(output_gradients: Any, targets: Sequence[Any]) -> list[Tensor | None]:
+def _given(output_gradients: Any, structure: Any, targets: Sequence[Any]) -> list[Tensor | None]:
     """One cotangent per target, or None for ones."""
     if output_gradients is None:
         return [None] * len(targets)
-    parts = leaves_of(output_gradients)
+    parts = leaves_beside(output_gradients, structure, "output_gradients", "the target")
     if len(parts) != len(targets):
         raise ValueError(
             f"`output_gradients` should have one tensor per target: got {len(parts)} for {len(targets)} targets."

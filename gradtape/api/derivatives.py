@@ -76,7 +76,8 @@ def vjp(fn: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[[Any], Any
       primals: its arguments.
 
     Returns:
-      `(fn(*primals), pullback)`; `pullback(cotangents)` gives one gradient per argument, as a tuple.
+      `(fn(*primals), pullback)`; `pullback(cotangents)`, for one cotangent per result in the structure of the value,
+      gives one gradient per argument, as a tuple.
 
     >>> import gradtape as tf
     >>> value, pullback = tf.vjp(lambda x, y: x * y, tf.constant(3.0), tf.constant(2.0))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 
 import gradtape as tf
 
@@ -131,3 +132,24 @@ def test_slopes_at_the_ends_of_branches() -> None:
         tape.watch(x)
         y = tf.acosh(x)
     np.testing.assert_allclose(tape.gradient(y, x), [np.nan] * 4 + [3**-0.5], rtol=1e-12)
+
+
+def test_directions_and_cotangents_by_key() -> None:
+    """Dicts are paired by their keys; anything else beside a dict is refused."""
+    given = {"a": tf.constant(2.0), "b": tf.constant(3.0)}
+    along = {"b": tf.constant(10.0), "a": tf.constant(1.0)}
+
+    def powers(d: Any) -> Any:
+        return {"a": d["a"] ** 2, "b": d["b"] ** 3}
+
+    value, pullback = tf.vjp(powers, given)
+    _, push = tf.linearize(powers, given)
+    for (found,) in (pullback(along), [push(along)], [tf.jvp(powers, [given], [along])[1]]):
+        assert {k: float(v) for k, v in found.items()} == {"a": 4.0, "b": 270.0}
+    for wrong in ({"a": along["a"], "c": along["b"]}, [along["a"], along["b"]], {"a": along["a"]}):
+        with pytest.raises(ValueError, match="`output_gradients` should have the keys"):
+            pullback(wrong)
+        for call in (lambda w: push(w), lambda w: tf.jvp(powers, [given], [w])):
+            with pytest.raises(ValueError, match="`tangents` should have the keys"):
+                call(wrong)
+    assert value.keys() == given.keys()

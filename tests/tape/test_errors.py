@@ -1,5 +1,6 @@
 """Wrong uses of a tape: TensorFlow's kind of error, and words that say what was given and what to do."""
 
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable
 from typing import Any
 
@@ -98,6 +99,27 @@ def test_output_gradients_of_another_number(used: Any) -> None:
     for given in ([], [tf.ones(3), tf.ones(3)]):
         with pytest.raises(ValueError, match=rf"`output_gradients`.*{len(given)} for 1"):
             tape.gradient(y, x, given)
+
+
+def test_output_gradients_by_key() -> None:
+    """They find their targets by key, in whatever order, and in no other way."""
+    x = tf.constant(2.0)
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch(x)
+        a, b = x * 1.0, x * 10.0
+    one, two = tf.constant(1.0), tf.constant(2.0)
+    for target in ({"a": a, "b": b}, OrderedDict(b=b, a=a), defaultdict(None, a=a, b=b)):
+        for given in ({"a": one, "b": two}, {"b": two, "a": one}, OrderedDict(b=two, a=one)):
+            assert float(tape.gradient(target, x, given)) == 21
+            assert float(tape.gradient([target, a], x, (given, two))) == 23
+        for wrong in ({"a": one, "c": two}, {"a": one}, [one, two], (one, two), one):
+            with pytest.raises(ValueError, match=r"`output_gradients` should have the keys \['[ab]', '[ab]'\]"):
+                tape.gradient(target, x, wrong)
+        with pytest.raises(ValueError, match="`output_gradients` should have 1 parts where the target has, got 2"):
+            tape.gradient([target], x, [one, two])
+    with pytest.raises(ValueError, match=r"has the keys \['a', 'b'\] where the target has none"):
+        tape.gradient([a, b], x, {"a": one, "b": two})
+    assert float(tape.gradient((a, [b, b]), x, [one, two, two])) == 41  # a flat list, as in TensorFlow
 
 
 def test_output_gradients_of_another_shape_or_dtype(used: Any) -> None:
