@@ -69,6 +69,7 @@ from gradtape.api.debugging import (
     assert_less,
     assert_rank,
 )
+from gradtape.api.dependencies import control_dependencies, group
 from gradtape.api.derivatives import (
     divergence,
     gauss_newton_product,
@@ -238,10 +239,11 @@ from gradtape.ir.errors import NotVectorizable
 from gradtape.ir.shapes import TensorShape
 from gradtape.kernel_ops import kernel_op
 from gradtape.module import Module
-from gradtape.overrides import RegisterGradient, gradient_override_map, override_gradient
+from gradtape.overrides import RegisterGradient, gradient_override_map, no_gradient, override_gradient
 from gradtape.recomputation import recompute_grad
 from gradtape.recording import UnconnectedGradients
 from gradtape.runtime.indexed_slices import IndexedSlices
+from gradtape.runtime.naming import name_scope
 from gradtape.runtime.plans import JacobianPlan
 from gradtape.runtime.structured import Jacobian
 from gradtape.runtime.tensor import Tensor
@@ -480,4 +482,8 @@ __all__ = [
     "while_loop",
     "zeros",
     "zeros_like",
+    "control_dependencies",
+    "group",
+    "name_scope",
+    "no_gradient",
 ]

@@ -95,6 +95,31 @@ class RegisterGradient:
         return f
 
 
+def no_gradient(op_type: str) -> None:
+    """Say that the kernel op of a name, or what `gradient_override_map` maps to it, has no gradient by any operand.
+
+    Raises:
+      TypeError: the name is no string.
+      KeyError: the name has a rule already.
+
+    >>> import gradtape as tf
+    >>> tf.no_gradient("Counted")
+    >>> x = tf.constant(2.0)
+    >>> with tf.GradientTape() as tape, tf.gradient_override_map({"Square": "Counted"}):
+    ...     tape.watch(x)
+    ...     y = tf.square(x)
+    >>> print(tape.gradient(y, x))
+    None
+
+    Source: `tf.no_gradient` of TensorFlow 2.
+    """
+    RegisterGradient(op_type)(_nothing)
+
+
+def _nothing(op: Operation, *grads: Tensor) -> list[None]:
+    return [None] * len(op.inputs)
+
+
 # ------------------------------------------------------------------ scopes
 
 

@@ -79,6 +79,7 @@ class State(threading.local):
     def __init__(self) -> None:
         self.run = _quiet_numpy()
         self.place: str | None = None  # where `tf.device` sends what runs: "CPU", "GPU"
+        self.names = ""  # of the scope around, with "/" at its end
         self.recorders: tuple[Recorder, ...] = ()
         self.tracers: tuple[Tracer, ...] = ()
         self.watchers: tuple[Callable[[Variable], None], ...] = DEFAULT.watchers

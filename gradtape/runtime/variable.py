@@ -86,7 +86,7 @@ class Variable(Operators):
         self._id = new_id()
         self._aval: Aval = tensor._aval
         self._trainable = bool(trainable)
-        self._name = name or "Variable"
+        self._name = STATE.names + (name or "Variable")
         self.constraint = constraint
         self._snapshot = _copied(tensor)
         for recorder in STATE.recorders:
@@ -96,8 +96,8 @@ class Variable(Operators):
     @classmethod
     def of_array(cls, array: Any, of: Aval, trainable: bool, name: str) -> Variable:
         """A variable with the array itself, which nobody changes, as its first value."""
-        made = cls(np.empty(0), trainable, name=name)
-        made._aval, made._snapshot = of, wrap(array, of)
+        made = cls(np.empty(0), trainable)
+        made._aval, made._snapshot, made._name = of, wrap(array, of), name
         return made
 
     # ------------------------------------------------------------------ reading
@@ -411,7 +411,7 @@ class Variable(Operators):
         )
 
     def __deepcopy__(self, memo: Any) -> Variable:
-        return Variable(self.numpy(), trainable=self._trainable, name=self._name, dtype=self.dtype)
+        return _restored(self.numpy(), self._trainable, self._name, self.dtype.name)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _restored, (self.numpy(), self._trainable, self._name, self.dtype.name)
@@ -432,7 +432,9 @@ def _initial(value: Any) -> Any:
 
 
 def _restored(value: Any, trainable: bool, name: str, dtype: str) -> Variable:
-    return Variable(value, trainable=trainable, name=name, dtype=as_dtype(dtype))
+    made = Variable(value, trainable=trainable, dtype=as_dtype(dtype))
+    made._name = name  # whatever scope of names this happens in
+    return made
 
 
 def _copied(tensor: Tensor) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from gradtape.ir.dtypes import int64
+from gradtape.ir.dtypes import DType, as_dtype, int64
 from gradtape.ir.errors import NotFoundError
 from gradtape.runtime.attaching import Attaching
 from gradtape.runtime.state import STATE
@@ -194,6 +194,50 @@ def load_variable(ckpt_dir_or_file: Any, name: str) -> Any:
     if found is None:
         raise NotFoundError(f"Key {name} not found in checkpoint. It has: {', '.join(sorted(arrays))}.")
     return found.copy()
+
+
+class CheckpointReader:
+    """The arrays in a checkpoint, by name; `load_checkpoint` makes one."""
+
+    def __init__(self, path: Any) -> None:
+        self._path, self._arrays = path, _arrays(path)
+
+    def get_variable_to_shape_map(self) -> dict[str, list[int]]:
+        """The shapes by name."""
+        return {name: list(array.shape) for name, array in sorted(self._arrays.items())}
+
+    def get_variable_to_dtype_map(self) -> dict[str, DType]:
+        """The dtypes by name."""
+        return {name: as_dtype(array.dtype) for name, array in sorted(self._arrays.items())}
+
+    def has_tensor(self, name: str) -> bool:
+        """Whether there is an array of a name."""
+        return name in self._arrays
+
+    def get_tensor(self, name: str) -> Any:
+        """One array.
+
+        Raises:
+          NotFoundError: there is none of that name.
+        """
+        return load_variable(self._path, name)
+
+
+def load_checkpoint(ckpt_dir_or_file: Any) -> CheckpointReader:
+    """What is in a checkpoint, by name.
+
+    Raises:
+      NotFoundError: there is no checkpoint.
+
+    >>> import gradtape as tf, tempfile
+    >>> path = tf.train.Checkpoint(v=tf.Variable([1.0, 2.0])).write(tempfile.mkdtemp() + "/c")
+    >>> reader = tf.train.load_checkpoint(path)
+    >>> print(reader.get_variable_to_shape_map(), reader.get_tensor("v/.ATTRIBUTES/VARIABLE_VALUE"))
+    {'v/.ATTRIBUTES/VARIABLE_VALUE': [2]} [1. 2.]
+
+    Source: `tf.train.load_checkpoint` of TensorFlow 2.
+    """
+    return CheckpointReader(ckpt_dir_or_file)
 
 
 def _arrays(path: Any) -> dict[str, Any]:

@@ -27,10 +27,10 @@ class LoadedModule(Module):
       ordered: of a layer, its variables and those of them that are trained, in its order.
     """
 
-    NOT_SAVED = frozenset({"_name", "saved_type", "ordered", "signatures"})
+    NOT_SAVED = frozenset({"_name", "_scope", "saved_type", "ordered", "signatures"})
 
     def __init__(self, saved_type: str) -> None:
-        self._name = "loaded"
+        self._name, self._scope = "loaded", "loaded/"
         self.saved_type = saved_type
         self.ordered: list[list[Variable]] | None = None
 
