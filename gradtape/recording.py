@@ -229,8 +229,8 @@ def flatten(structure: Any) -> tuple[list[Any], Any]:
 
 
 def leaves_beside(given: Any, structure: Any, name: str, like: str) -> list[Any]:
-    """The leaves of what is given for a structure, in the order of the structure's own. What stands in a dict is given by
-    its key; other leaves may be given as one list. `name` and `like` name the two in errors.
+    """The leaves of what is given for a structure, in the order of the structure's own. What stands in a dict is given
+    by its key; other leaves may be given as one list. `name` and `like` name the two in errors.
 
     Raises:
       ValueError: other keys than the structure's, or no dict where it has one.
