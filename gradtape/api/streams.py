@@ -13,7 +13,7 @@ from gradtape.ops.arithmetic import ADD
 from gradtape.runtime.dispatch import binary
 from gradtape.runtime.state import new_id
 from gradtape.runtime.tensor import Tensor, wrap
-from gradtape.runtime.trace import state_tracer
+from gradtape.runtime.trace import map_tracer, state_tracer
 from gradtape.runtime.vectorized import MapTracer
 
 
@@ -57,10 +57,26 @@ class Stream:
         return state
 
 
+class _Slice:
+    """What makes a source that all slices of a map share each slice's own: zeros, of which each slice has some."""
+
+    def __init__(self) -> None:
+        self._id = new_id()
+
+    def in_map(self, tracer: MapTracer) -> Tensor:
+        return tracer.own(lambda: of_slice(wrap(np.zeros(2, np.uint64), STATE_AVAL)))
+
+
+SLICE = _Slice()
+
+
 def of_slice(source: Tensor) -> Tensor:
     """A source that is one for all slices of the maps around here, as the slice's own."""
-    tracer = state_tracer()
-    return tracer.own(lambda: of_slice(source)) if isinstance(tracer, MapTracer) else source
+    tracer = map_tracer()
+    if tracer is None:
+        return source
+    own: Tensor = binary(ADD.bind(), source, tracer.read(SLICE))
+    return own
 
 
 def state_of(source: Source | Tensor) -> Tensor:

@@ -19,7 +19,7 @@ from gradtape.runtime.masking import is_mask, masked
 from gradtape.runtime.places import place_of, user_frame
 from gradtape.runtime.stretches import difference
 from gradtape.runtime.tensor import SymbolicTensor, SymbolicTensorError, Tensor, wrap
-from gradtape.runtime.trace import is_in_map, open_tracer_of
+from gradtape.runtime.trace import map_tracer, open_tracer_of
 
 
 def subscript(x: Tensor, key: Any) -> Tensor:
@@ -71,7 +71,7 @@ def _is_late(part: Any) -> bool:
     """Whether it is a slice with an end that has no value, in a map: all slices of that have one size. Elsewhere what
     leaves the tensor may be cut off."""
     ends = (part.start, part.stop, part.step) if isinstance(part, slice) else ()
-    return any(isinstance(e, SymbolicTensor) for e in ends) and is_in_map()
+    return any(isinstance(e, SymbolicTensor) for e in ends) and map_tracer() is not None
 
 
 def _stretch(part: slice, n: int) -> Tensor:

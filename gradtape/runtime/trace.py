@@ -222,13 +222,24 @@ class FunctionTracer(Tracer):
         return t._tracer.evaluated(t)
 
 
-def is_in_map() -> bool:
-    """Whether what is being traced is done to each slice of a map. A function that is traced there is not: it may be
-    called elsewhere."""
+def of_all_slices(variable: str) -> SymbolicTensorError:
+    """The error for a variable that should take what a map makes for all of its slices."""
+    made = SymbolicTensorError(
+        f"{place_of(user_frame())}: the variable `{variable}` would take what `tf.vectorized_map` computes for all "
+        "slices at once. Return it from what is mapped, and assign it outside. From a `tf.random.Generator` draw in what is "
+        "mapped itself, and not in a loop or a traced function there, or use `tf.random.normal` and the like."
+    )
+    made.by_user = True
+    return made
+
+
+def map_tracer() -> Any:
+    """The tracer of the map that does to each slice what is being traced; None: there is none. A function that is
+    traced in one is not part of it: it may be called elsewhere."""
     for tracer in reversed(STATE.tracers):
         if tracer.is_map or (isinstance(tracer, FunctionTracer) and tracer.created is not None):
-            return tracer.is_map
-    return False
+            return tracer if tracer.is_map else None
+    return None
 
 
 def state_tracer() -> Any:

@@ -25,7 +25,7 @@ from gradtape.runtime.dispatch import binary, run_alone
 from gradtape.runtime.record import MADE
 from gradtape.runtime.state import STATE, new_id, quietly
 from gradtape.runtime.tensor import Operators, Reference, SymbolicTensor, Tensor, array_text, wrap
-from gradtape.runtime.trace import FunctionTracer, creating, evaluated, function_tracer, outside
+from gradtape.runtime.trace import FunctionTracer, creating, evaluated, function_tracer, of_all_slices, outside
 
 _names = itertools.count()
 
@@ -353,7 +353,10 @@ class Variable(Operators):
     def _operand(self, value: Any) -> Tensor:
         if isinstance(value, Variable):
             value = value.read()
-        return convert(value, self._aval.dtype)
+        tensor = convert(value, self._aval.dtype)
+        if isinstance(tensor, SymbolicTensor) and tensor._tracer.is_map:
+            raise of_all_slices(self._name)
+        return tensor
 
     def _misfit(self, tensor: Tensor) -> str:
         return (

@@ -23,7 +23,7 @@ from gradtape.runtime.convert import convert, is_shared
 from gradtape.runtime.devices import DEVICES, is_on_device
 from gradtape.runtime.state import STATE
 from gradtape.runtime.tensor import SymbolicTensor, Tensor
-from gradtape.runtime.trace import FunctionTracer
+from gradtape.runtime.trace import FunctionTracer, map_tracer, of_all_slices
 from gradtape.runtime.variable import Variable
 from gradtape.tracing.branching import Packed
 from gradtape.tracing.replaying import Capturing, Replays
@@ -154,6 +154,8 @@ def _assign(state: Any, new: Tensor) -> None:
         ):
             state.overwrite(array)
             return
+    if isinstance(state, Variable) and map_tracer() is not None:
+        raise of_all_slices(state._name)
     state.assign(new)
 
 

@@ -110,6 +110,25 @@ def test_generators() -> None:
     )
 
 
+def test_variables_take_no_slices() -> None:
+    """So numbers of a generator that would be the same for all slices are refused, too."""
+    variable, generator = tf.Variable(0.0), tf.random.Generator.from_seed(1)
+    drawn = tf.function(lambda: generator.normal([8]))
+
+    def in_rounds(a: Any) -> Any:
+        for _ in tf.range(3):
+            a = a + generator.normal([])
+        return a
+
+    f = tf.function(in_rounds)
+    for mapped in (variable.assign, variable.assign_add, tf.function(lambda a: drawn() + a), lambda a: drawn(), f):
+        for run in (tf.vectorized_map, tf.function(lambda f, x: tf.vectorized_map(f, x))):
+            with pytest.raises(TypeError, match=r"the variable `.*` would take what `tf\.vectorized_map` computes"):
+                run(mapped, X[:, 0])
+    with pytest.raises(TypeError, match=r"the variable `.*` would take what `tf\.vectorized_map` computes"):
+        tf.function(lambda x: tf.vectorized_map(in_rounds, x))(X[:, 0])
+
+
 def test_gradients_for_each_example_have_masks_of_their_own() -> None:
     found = tf.per_example_gradients(lambda x: tf.reduce_sum(tf.nn.dropout(x * WEIGHT, 0.5)), WEIGHT, tf.ones([30, 8]))
     assert len(np.unique(found, axis=0)) > 10
