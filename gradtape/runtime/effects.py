@@ -7,15 +7,16 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from gradtape.ir.graph import Graph, Value
+from gradtape.ir.graph import Graph, Value, order
 from gradtape.ops.arithmetic import ASSIGNED
 from gradtape.ops.call import EFFECTFUL
 from gradtape.ops.host import host_step
 from gradtape.ops.op import Step, apply
 from gradtape.runtime.backward import CompiledGraph
-from gradtape.runtime.tensor import Tensor, wrap
-from gradtape.runtime.trace import FunctionTracer, Tracer, outside
-from gradtape.transforms.simplify import rebuild_from
+from gradtape.runtime.tensor import SymbolicTensor, Tensor, wrap
+from gradtape.runtime.trace import FunctionTracer, Tracer, outside, state_tracer
+from gradtape.transforms.dependence import leaves
+from gradtape.transforms.simplify import flattened, rebuild_from
 
 
 class Apart:
@@ -29,10 +30,39 @@ class Apart:
         self.present: dict[int, Tensor] = {}
         self.assigned: dict[int, Any] = {}
 
+    def taken_back(self, tracer: Tracer, function: FunctionTracer) -> list[tuple[Value, Tensor]]:
+        """What a tracer inside the function came to use of the values of variables at the beginning, which it forgets;
+        and the same of what they are in the function now."""
+        starts = [start for _, start in self.variables.values()]
+        found: list[tuple[Value, Tensor]] = []
+        if not starts:
+            return found
+        now = [function.value_of(function.read(v)) for v, _ in self.variables.values()]
+        for key, (t, value) in list(tracer.captured.items()):
+            if isinstance(t, SymbolicTensor) and t._tracer is function and leaves([t._value], starts):
+                graph, others = part_of_graph([t._value], starts)
+                (settled,) = rebuild_from(graph, [*now, *others])
+                del tracer.captured[key]
+                found.append((value, function.symbol(settled)))
+        return found
+
     def states(self, tracer: Tracer) -> list[tuple[Any, Value, Value]]:
         """What is assigned: the variable, its value at the beginning, and the one at the end."""
         ends = [tracer.value_of(self.present[k]) for k in self.assigned]
         return [(v, self.variables[k][1], _bare(end)) for (k, v), end in zip(self.assigned.items(), ends, strict=True)]
+
+
+def part_of_graph(outputs: Sequence[Value], given: Sequence[Value]) -> tuple[Graph, list[Value]]:
+    """The graph from given values to outputs, and what else it reads, behind them: values that do not depend on
+    them."""
+    varying = set(map(id, given))
+    read: dict[int, Value] = {id(v): v for v in outputs}
+    for node in order(outputs):
+        if any(id(v) in varying for v in node.inputs):
+            varying.update(map(id, node.outputs))
+            read.update((id(v), v) for v in node.inputs)
+    others = [v for v in read.values() if id(v) not in varying]
+    return flattened(Graph([*given, *others], outputs)), others
 
 
 def _bare(end: Value) -> Value:
@@ -43,17 +73,32 @@ def _bare(end: Value) -> Value:
 
 @contextlib.contextmanager
 def apart(function: FunctionTracer | None, cotangents: Sequence[Value]) -> Iterator[Apart]:
-    """A block whose reads and assignments are not the function's: a rule, which is given cotangents."""
-    block = Apart()
-    if function is None:
+    """A block whose reads and assignments are not the function's, nor those of a map in it: a rule, which is given
+    cotangents."""
+    block, keeper = Apart(), state_tracer()
+    if keeper is not None and keeper is not function:
+        slices, keeper.present = keeper.present, {}
+        try:
+            with _apart_of(function, cotangents, block):
+                yield block
+        finally:
+            keeper.present = slices
+        return
+    with _apart_of(function, cotangents, block):
         yield block
+
+
+@contextlib.contextmanager
+def _apart_of(function: FunctionTracer | None, cotangents: Sequence[Value], block: Apart) -> Iterator[None]:
+    if function is None:
+        yield
         return
     variables, present, assigned = function.variables, function.present, function.assigned
     held, unknown = function.held, function.unknown
     function.variables, function.present, function.assigned = block.variables, block.present, block.assigned
     function.held, function.unknown = [*held, *variables.values()], [*unknown, *cotangents]
     try:
-        yield block
+        yield
     finally:
         function.variables, function.present, function.assigned = variables, present, assigned
         function.held, function.unknown = held, unknown

@@ -6,11 +6,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from gradtape.ir.bounded import Bounded
-from gradtape.ir.graph import Graph, Value, order, structure
+from gradtape.ir.errors import UnimplementedError
+from gradtape.ir.graph import Graph, Value, structure
 from gradtape.ops.call import ruled_step
 from gradtape.ops.op import Step
 from gradtape.runtime.dispatch import execute
-from gradtape.runtime.effects import Apart, apart, effectful_step
+from gradtape.runtime.effects import Apart, apart, effectful_step, part_of_graph
+from gradtape.runtime.hosted import ORDER
 from gradtape.runtime.later import calls_itself, later_step
 from gradtape.runtime.pushing import pushed_by, transposed
 from gradtape.runtime.record import Rule
@@ -51,15 +53,17 @@ def _with_rule(tracer: Tracer, results: Sequence[Tensor], operands: Sequence[Any
         present = list(map(_present, operands))
         return _handed(later_step(rule, results, operands), [*results, *present, *present])
     cotangents = [Value(t._aval) for t in results if t._aval.dtype.is_differentiable]
-    function = function_tracer() if tracer.is_function else None
+    function = function_tracer()
     with apart(function, cotangents) as block:
         answers = _unrecorded(_asked, rule, [tracer.symbol(c) for c in cotangents])
         found = [None if a is None else tracer.value_of(a) for a in answers]
-    states = block.states(tracer)
+    states = block.states(tracer) if tracer is function else []  # what is done for rows has no effects
+    _check_blocks(rule, function, [v for v, _, _ in states])
     starts = [v for _, v, _ in states]
     answered = tuple(v is not None for v in found)
-    made = _settled(block, function, cotangents, [*(v for v in found if v is not None), *(v for _, _, v in states)])
-    whole, others = _rule_graph(made, [*cotangents, *starts])
+    made = [*(v for v in found if v is not None), *(v for _, _, v in states)]
+    made = _settled(block, tracer, function, cotangents, made)
+    whole, others = part_of_graph(made, [*cotangents, *starts])
     read = [*others, *starts]
     count = sum(answered)
     graph = Graph([*cotangents, *read], whole.outputs[:count])
@@ -93,16 +97,38 @@ def _handed(step: Step, operands: Sequence[Tensor]) -> list[Tensor]:
 
 
 def _settled(
-    block: Apart, function: FunctionTracer | None, cotangents: Sequence[Value], outputs: Sequence[Value]
-) -> Sequence[Value]:
+    block: Apart,
+    tracer: Tracer,
+    function: FunctionTracer | None,
+    cotangents: Sequence[Value],
+    outputs: list[Value],
+) -> list[Value]:
     """What a rule gives and assigns, over the values that the variables have which it only reads."""
-    only_read = [(v, start) for k, (v, start) in block.variables.items() if k not in block.assigned]
-    if function is None or not only_read:
+    if function is None or not block.variables:
         return outputs
-    assigned = [start for k, (_, start) in block.variables.items() if k in block.assigned]
+    if tracer is function:
+        only_read = [(start, function.read(v)) for k, (v, start) in block.variables.items() if k not in block.assigned]
+    else:
+        only_read = block.taken_back(tracer, function)
+    assigned = [start for k, (_, start) in block.variables.items() if k in block.assigned and tracer is function]
     given = [*cotangents, *assigned]
-    graph, others = _rule_graph(outputs, [*given, *(start for _, start in only_read)])
-    return rebuild_from(graph, [*given, *(function.value_of(function.read(v)) for v, _ in only_read), *others])
+    graph, others = part_of_graph(outputs, [*given, *(start for start, _ in only_read)])
+    return rebuild_from(graph, [*given, *(tracer.value_of(t) for _, t in only_read), *others])
+
+
+def _check_blocks(rule: Rule, function: FunctionTracer | None, states: Sequence[Any]) -> None:
+    """Whether what a rule assigns can be seen where its gradient is taken.
+
+    Raises:
+      UnimplementedError: in a branch or loop that a tape of the same function records."""
+    variables = [v for v in states if v is not ORDER]
+    if variables and function is not None and function.around:
+        names = ", ".join(f"`{v.name}`" for v in variables)
+        raise UnimplementedError(
+            f"The rule of `{rule.name}` assigns {names}, stands in a branch or loop of a traced function, and a tape "
+            "of the same function records it: the function would not see the new value. Take the gradient outside of "
+            "the function, or call what has the rule outside of the branch or loop."
+        )
 
 
 RuleGraph = tuple[Graph, list[Value]]  # of cotangents and of other values, and these
@@ -122,7 +148,7 @@ def _with_push(
     tangents = [Value(x._aval) for x in operands if x._aval.dtype.is_differentiable]
     pushed = _unrecorded(pushed_by, rule, [tracer.symbol(t) for t in tangents], avals)
     values = [None if p is None else tracer.value_of(p) for p in pushed]
-    between, others = _rule_graph([v for v in values if v is not None], tangents)
+    between, others = part_of_graph([v for v in values if v is not None], tangents)
     outputs = iter(between.outputs)
     cotangents, turned = transposed(
         rule.name, [None if v is None else next(outputs) for v in values], tangents, others, avals
@@ -171,15 +197,3 @@ def _present(x: Any) -> Tensor:
     """A tensor, or a variable as it is now."""
     found: Tensor = x if isinstance(x, Tensor) else x.read()
     return found
-
-
-def _rule_graph(outputs: Sequence[Value], cotangents: Sequence[Value]) -> tuple[Graph, list[Value]]:
-    """What a rule does to its cotangents, and what else it reads: values that do not depend on them."""
-    varying = set(map(id, cotangents))
-    read: dict[int, Value] = {id(v): v for v in outputs}
-    for node in order(outputs):
-        if any(id(v) in varying for v in node.inputs):
-            varying.update(map(id, node.outputs))
-            read.update((id(v), v) for v in node.inputs)
-    others = [v for v in read.values() if id(v) not in varying]
-    return flattened(Graph([*cotangents, *others], outputs)), others

@@ -12,10 +12,11 @@ from gradtape.ir.graph import Graph, Node, Value, order, structure
 from gradtape.ops.call import HostRule, bent
 from gradtape.ops.op import Step
 from gradtape.runtime.backward import CompiledGraph
+from gradtape.runtime.effects import apart
 from gradtape.runtime.pushing import pushed_by, transposed
 from gradtape.runtime.record import Path, Rule, TrieNode
 from gradtape.runtime.tensor import Tensor
-from gradtape.runtime.trace import Tracer, traced
+from gradtape.runtime.trace import Tracer, function_tracer, traced
 from gradtape.runtime.vectorized import MAX_GRAPHS
 from gradtape.transforms.differentiate import zeros
 from gradtape.transforms.linearity import is_linear
@@ -55,8 +56,13 @@ def traced_rule(
         return _traced_push(rule, node)
     cotangents = [v.aval for v in node.outputs if v.aval.dtype.is_differentiable]
     tracer = Tracer(cotangents) if follows is None else RuleTracer(cotangents, follows)
-    found = tracer.run(lambda: rule(*tracer.symbols))
-    return _traced(rule, node, tracer, tracer.inputs, [None if a is None else tracer.value_of(a) for a in found])
+    function = function_tracer()
+    with apart(function, tracer.inputs) as block:  # what is done for rows has no effects
+        found = tracer.run(lambda: rule(*tracer.symbols))
+    answers = [None if a is None else tracer.value_of(a) for a in found]
+    if function is not None:
+        tracer.captured.update((t._id, (t, v)) for v, t in block.taken_back(tracer, function))
+    return _traced(rule, node, tracer, tracer.inputs, answers)
 
 
 def _traced_push(rule: Rule, node: Node) -> TracedRule:

@@ -1,5 +1,6 @@
 """Rules that print, assert, assign and call Python in traced functions: once for each gradient, when it is computed."""
 
+import numpy as np
 import pytest
 
 import gradtape as tf
@@ -254,6 +255,69 @@ def test_jacobians_are_taken_without_effects(count):
     for mode in ("reverse", "forward"):
         assert tape.jacobian(y, X, mode=mode).numpy().tolist() == [[2.0, 0.0], [0.0, 2.0]]
     assert float(count) == 0.0
+
+
+def test_rows_in_a_function(count, capfd):
+    @tf.custom_gradient
+    def f(x):
+        def rule(up):
+            tf.print(up)
+            return up * (2.0 + 0.0 * count.assign_add(1.0))
+
+        return x * 1.0, rule
+
+    @tf.function
+    def jacobian(x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = f(x)
+        return tape.jacobian(y, x)
+
+    assert jacobian(X).numpy().tolist() == [[2.0, 0.0], [0.0, 2.0]]
+    mapped = tf.function(lambda x: tf.vectorized_map(f, x))
+    assert gradient_of(mapped, tf.ones([3, 2])).numpy().tolist() == [[2.0, 2.0]] * 3
+    assert float(count) == 0.0
+    assert capfd.readouterr().err == ""
+
+
+def test_tapes_in_loops_and_rules_in_branches(count):
+    inner = tf.function(counted(count))
+
+    @tf.function
+    def in_loop(x, n):
+        total = tf.zeros_like(x)
+        for _ in tf.range(n):
+            total += gradient_of(inner, x)
+        return total, count.read_value()
+
+    total, seen = in_loop(X, tf.constant(3))
+    assert total.numpy().tolist() == [6.0, 6.0]
+    assert float(seen) == float(count) == 3.0
+
+    @tf.function
+    def in_branch(x, yes):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = counted(count)(x) if yes else x * 3.0
+        return tape.gradient(y, x)
+
+    with pytest.raises(tf.errors.UnimplementedError, match="`double` assigns `Variable:0`"):
+        in_branch(X, tf.constant(True))
+
+
+def test_a_compiled_step_of_training(count):
+    w, double = tf.Variable([1.0, 2.0]), counted(count)
+
+    @tf.function
+    def step(x):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(double(w * x))
+        w.assign_sub(0.1 * tape.gradient(loss, w))
+
+    for n in (1.0, 2.0):
+        step(X)
+        assert float(count) == n
+    np.testing.assert_allclose(w.numpy(), [0.6, 1.2], rtol=1e-6)
 
 
 def test_of_a_variable_that_is_only_read():
