@@ -226,8 +226,8 @@ def of_all_slices(variable: str) -> SymbolicTensorError:
     """The error for a variable that should take what a map makes for all of its slices."""
     made = SymbolicTensorError(
         f"{place_of(user_frame())}: the variable `{variable}` would take what `tf.vectorized_map` computes for "
-        "all slices at once. Return it from what is mapped, and assign it outside. From a `tf.random.Generator` draw in "
-        "what is mapped itself, and not in a loop or a traced function there, or use `tf.random.normal` and the like."
+        "all slices at once. Return it from what is mapped, and assign it outside. From a `tf.random.Generator` draw "
+        "in what is mapped itself, and not in a loop or a traced function there, or use `tf.random.normal` and the like."
     )
     made.by_user = True
     return made
