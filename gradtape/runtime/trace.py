@@ -227,7 +227,7 @@ def of_all_slices(variable: str) -> SymbolicTensorError:
     made = SymbolicTensorError(
         f"{place_of(user_frame())}: the variable `{variable}` would take what `tf.vectorized_map` computes for "
         "all slices at once. Return it from what is mapped, and assign it outside. From a `tf.random.Generator` draw "
-        "in what is mapped itself, and not in a loop or a traced function there, or use `tf.random.normal` and the like."
+        "in what is mapped itself, and not in a loop or a traced function there, or use `tf.random.normal` and such."
     )
     made.by_user = True
     return made
