@@ -86,6 +86,7 @@ class State(threading.local):
         self.rules: tuple[Rule, ...] = ()  # of custom gradients, that are being traced, within each other
         self.overrides: Overriding | None = DEFAULT.overrides  # what stands between ops and their execution
         self.detour: Detour | None = None  # the two together: what a step is shown to before it runs
+        self.seeing: Callable[[Any, bool], Any] | None = None  # what a shape or a length is to Python
         self.reads: dict[int, Tensor] = {}  # what variables were read as since the recorders changed, by their id
         self._redirect()
 

@@ -104,7 +104,7 @@ class Tensor(Operators):
 
     @property
     def shape(self) -> TensorShape:
-        return TensorShape(self._aval.shape)
+        return TensorShape(self._aval.shape) if STATE.seeing is None else STATE.seeing(self._aval.shape, False)
 
     @property
     def dtype(self) -> DType:
@@ -195,6 +195,8 @@ class Tensor(Operators):
                 f"The truth value of a tensor with shape {shape_text(self._aval.shape)} is ambiguous: it has "
                 f"{self._aval.size} elements. Use `tf.reduce_any`, `tf.reduce_all` or an index."
             )
+        if STATE.recorders and not self._aval.dtype.is_differentiable:
+            left(self, "`bool()`")
         return bool(on_host(self._array))
 
     def __float__(self) -> float:
@@ -218,6 +220,8 @@ class Tensor(Operators):
     def __index__(self) -> int:
         if not self.dtype.is_integer or self._aval.shape != ():
             raise TypeError(f"Only integer scalar tensors can be used as an index, got {self._aval!r}.")
+        if STATE.recorders:
+            left(self, "an index")
         return int(on_host(self._array))
 
     def _scalar(self, what: str) -> None:
@@ -230,6 +234,8 @@ class Tensor(Operators):
     def __len__(self) -> int:
         if not self._aval.shape:
             raise TypeError("A scalar tensor has no `len()`.")
+        if STATE.seeing is not None:
+            STATE.seeing(self._aval.dims[:1], True)
         return self._aval.dims[0]
 
     def __iter__(self) -> Iterator[Tensor]:

@@ -149,8 +149,28 @@ class Checkpoint(Attaching):
 tracking.OBJECTS.append(Checkpoint)
 
 
-def nodes_of(save_path: Any) -> list[Node]:
-    """The objects of a file, the root first.
+def verify_checkpoint(save_path: Any) -> None:
+    """Read all of a checkpoint, and compare it with the digests that were written with it.
+
+    `restore` does that for files of up to 16 MB. Larger ones are mapped into memory and not read.
+
+    Args:
+      save_path: what `write` or `save` returned.
+
+    Raises:
+      NotFoundError: there is no such file.
+      DataLossError: something in it was changed.
+      ValueError: an earlier version wrote it, without digests.
+
+    >>> import gradtape as tf, tempfile
+    >>> path = tf.train.Checkpoint(v=tf.Variable([1.0, 2.0])).write(tempfile.mkdtemp() + "/c")
+    >>> tf.train.verify_checkpoint(path)
+    """
+    nodes_of(save_path, checked=True)
+
+
+def nodes_of(save_path: Any, checked: bool = False) -> list[Node]:
+    """The objects of a file, the root first; `checked`: it is compared with its digests, however large it is.
 
     Raises:
       NotFoundError: there is no such file.
@@ -164,7 +184,7 @@ def nodes_of(save_path: Any) -> list[Node]:
             "'path/to/ckpt-1')."
         )
     with reading(path + SUFFIX, "checkpoint"):
-        return read_objects(*map_arrays(path + SUFFIX))
+        return read_objects(*map_arrays(path + SUFFIX, checked))
 
 
 def list_variables(ckpt_dir_or_file: Any) -> list[tuple[str, list[int]]]:

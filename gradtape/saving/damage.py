@@ -9,6 +9,10 @@ from typing import Any
 from gradtape.ir.errors import DataLossError
 
 
+class Undigested(ValueError):
+    """A file has no digests to compare its arrays with."""
+
+
 class Damaged(Exception):
     """Something in a file is not what it should be; `reading` makes the error of it."""
 
@@ -22,7 +26,7 @@ def reading(path: str, what: str = "saved model") -> Iterator[None]:
     """
     try:
         yield
-    except (DataLossError, KeyboardInterrupt):
+    except (DataLossError, Undigested, KeyboardInterrupt):
         raise
     except Exception as e:
         why = str(e).strip("'") if isinstance(e, Damaged) else f"{type(e).__name__}: {str(e)[:200]}"

@@ -10,12 +10,19 @@ import hashlib
 import json
 import os
 import secrets
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, BinaryIO
 
 from gradtape.saving.damage import Damaged, fields
 from gradtape.version import __version__
 
+try:
+    import fcntl
+except ImportError:  # where the system has none
+    fcntl = None  # type: ignore[assignment]
+
+SAVING = threading.RLock()
 MAX_JSON = 1 << 31  # bytes
 PART = ".part"  # at the end of names of files that are being written
 
@@ -44,6 +51,21 @@ def _settle(folder: str) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+@contextlib.contextmanager
+def turn(folder: str) -> Iterator[None]:
+    """A block in which nobody else saves in a folder: other threads and, where the system has locks of folders, other
+    processes wait."""
+    handle = os.open(folder, os.O_RDONLY) if fcntl is not None else None
+    try:
+        with SAVING:
+            if handle is not None and fcntl is not None:
+                fcntl.flock(handle, fcntl.LOCK_EX)
+            yield
+    finally:
+        if handle is not None:
+            os.close(handle)  # which gives the lock back
 
 
 def sweep(folder: str, is_ours: Callable[[str], bool], kept: Iterable[str]) -> None:

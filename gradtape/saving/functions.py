@@ -13,12 +13,13 @@ from gradtape.saving import values
 from gradtape.saving.bodies import Body
 from gradtape.saving.general import Generalised
 from gradtape.saving.graphs import Unsaved
-from gradtape.saving.lifting import lifted
+from gradtape.saving.lifting import Lifted
 from gradtape.saving.loaded_functions import LoadedTrace
+from gradtape.saving.mentioned import numbers_of
 from gradtape.saving.structures import write_structure
 from gradtape.saving.tables import Tables
 from gradtape.tracing.concrete import ConcreteFunction, Trace
-from gradtape.tracing.open import NO_MORE
+from gradtape.tracing.open import NO_MORE, OpenTrace
 from gradtape.tracing.signatures import TensorSpec
 
 
@@ -73,14 +74,18 @@ def _bodies(c: ConcreteFunction, tables: Tables) -> list[dict[str, Any]]:
         return c.trace.written(tables)
     if isinstance(c.trace, Trace):
         body = Body(c.trace, tables)
-        whole = body.text | {"constants": [tables.constant(t) for t in body.constants]}
-        return [{"tensors": [values.aval_text(a) for a in avals], "example": [], "body": whole}]
-    again = lifted(c.trace.python)
+        asked = body.text["asked"] | {"constants": []}
+        whole = body.text | {"constants": [tables.constant(t) for t in body.constants], "asked": asked, "parts": []}
+        return [{"tensors": [values.aval_text(a) for a in avals], "ranges": [], "example": [], "body": whole}]
+    python = c.trace.python
 
     def body_at(known: Sequence[Aval]) -> Body:
-        return Body(Trace(again, known, NO_MORE), tables)
+        again = Lifted(python)
+        return Body(Trace(again, known, NO_MORE), tables, again.lifter)
 
-    return Generalised(body_at, tables.constant, tables.known).bodies(avals)
+    met = c.trace.sizes_met() if isinstance(c.trace, OpenTrace) else ()
+    mentioned = numbers_of(c.trace.block if isinstance(c.trace, OpenTrace) else c.trace.python)
+    return Generalised(body_at, tables.constant, mentioned, met).bodies(avals)
 
 
 # ------------------------------------------------------------------ arguments

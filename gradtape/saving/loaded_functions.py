@@ -26,6 +26,7 @@ from gradtape.tracing.open import MAX_SHAPES
 from gradtape.tracing.replaying import Capturing
 from gradtape.tracing.signatures import TensorSpec, common_shape, key_of
 
+SHOWN = 8  # shapes that a message lists
 KINDS = {k.name: k for k in inspect._ParameterKind}
 
 
@@ -61,9 +62,12 @@ class LoadedTrace:
             sizes = body.sizes_at(avals)
             if sizes is not None:
                 return body.program(sizes)
+        ways = list(dict.fromkeys(b.described() for b in reversed(self.bodies)))
+        more = f"\n  and {len(ways) - SHOWN} more" if len(ways) > SHOWN else ""
         raise InvalidArgumentError(
-            f"This function was saved for tensors {[b.shapes for b in self.bodies]}, got {list(avals)}. Save it with a "
-            "signature that has these shapes."
+            f"This function from a file has no result for {', '.join(map(str, avals))}. What it was saved for, letters "
+            "being sizes:\n  " + "\n  ".join(ways[:SHOWN]) + more + "\nWhere others should do too, save it with a "
+            "signature that has their shapes, or as a trace of a call with them."
         )
 
     def run(self, tensors: Sequence[Tensor]) -> Any:

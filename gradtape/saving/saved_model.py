@@ -16,7 +16,7 @@ from gradtape.runtime.trace import outside
 from gradtape.saving import rules, tracking
 from gradtape.saving import signatures as signing
 from gradtape.saving.damage import Damaged, fields, listed, reading
-from gradtape.saving.files import opened, sealed, sweep, whole
+from gradtape.saving.files import opened, sealed, sweep, turn, whole
 from gradtape.saving.loaded_objects import Loaded, Signatures
 from gradtape.saving.objects import Objects
 from gradtape.saving.weights import map_arrays, write_arrays
@@ -30,9 +30,10 @@ __all__ = [
     "contains_saved_model",
     "load",
     "save",
+    "verify",
 ]
 
-KIND, VERSION = "saved model", 1
+KIND, VERSION = "saved model", 2
 MODEL = "saved_model.json"
 WEIGHTS = re.compile(r"weights-[0-9a-f]{16}\.safetensors")
 SERVING = "serve"
@@ -150,11 +151,12 @@ def _write(folder: str, objects: Objects, signatures: list[Any]) -> None:
         **objects.tables.text(),
     }
     text = {"weights": weights, **content}
-    with whole(os.path.join(folder, weights)) as file:
-        write_arrays(file, arrays)
-    with whole(os.path.join(folder, MODEL)) as file:
-        file.write(sealed(KIND, VERSION, text))
-    sweep(folder, lambda name: bool(WEIGHTS.match(name) or (name.startswith(MODEL) and name != MODEL)), [weights])
+    with turn(folder):
+        with whole(os.path.join(folder, weights)) as file:
+            write_arrays(file, arrays)
+        with whole(os.path.join(folder, MODEL)) as file:
+            file.write(sealed(KIND, VERSION, text))
+        sweep(folder, lambda name: bool(WEIGHTS.match(name) or (name.startswith(MODEL) and name != MODEL)), [weights])
 
 
 def _call_of(layer: Layer) -> Function | None:
@@ -176,18 +178,19 @@ def _call_of(layer: Layer) -> Function | None:
         return layer(inputs, training=training)
 
     f = Function(call, Options(None, autograph=True, reduce_retracing=False))
-    specs = _specs(layer._input_shape, layer.compute_dtype)
+    specs = _specs(layer._input_shape, layer.input_dtypes)
     for training in (False, True):
         f.get_concrete_function(specs, training=training)
     return f
 
 
-def _specs(shape: Any, dtype: str) -> Any:
-    """Specs of inputs like these, in batches of any size."""
+def _specs(shape: Any, dtype: Any) -> Any:
+    """Specs of inputs like these, in batches of any size; `dtype`: one of all, or of each."""
     if isinstance(shape, dict):
-        return {k: _specs(v, dtype) for k, v in shape.items()}
+        return {k: _specs(v, dtype[k] if isinstance(dtype, dict) else dtype) for k, v in shape.items()}
     if isinstance(shape, list | tuple) and shape and isinstance(shape[0], list | tuple):
-        return type(shape)(_specs(v, dtype) for v in shape)
+        each = dtype if isinstance(dtype, list) else [dtype] * len(shape)
+        return type(shape)(_specs(v, d) for v, d in zip(shape, each, strict=True))
     dims = dims_of(shape)
     return TensorSpec((None, *dims[1:]) if dims else dims, dtype)
 
@@ -227,13 +230,26 @@ def load(export_dir: Any, tags: Any = None, options: LoadOptions | None = None) 
         return _read(folder)
 
 
+def _content(folder: str, checked: bool = False) -> tuple[Any, dict[str, Any]]:
+    """What describes the model, and the arrays of the weights that belong to it. A save that comes in between takes the
+    weights away; then it is the new model's turn."""
+    missing = None
+    while True:
+        content = opened(os.path.join(folder, MODEL), KIND, VERSION)
+        fields(content, "weights", "objects", "functions", "signatures", "variables", "constants")
+        weights = content["weights"]
+        if not isinstance(weights, str) or not WEIGHTS.fullmatch(weights):
+            raise Damaged(f"{str(weights)[:80]!r} is no name of a weights file")
+        try:
+            return content, map_arrays(os.path.join(folder, weights), checked)[0]
+        except FileNotFoundError:
+            if weights == missing:
+                raise
+            missing = weights
+
+
 def _read(folder: str) -> Any:
-    content = opened(os.path.join(folder, MODEL), KIND, VERSION)
-    fields(content, "weights", "objects", "functions", "signatures", "variables", "constants")
-    weights = content["weights"]
-    if not isinstance(weights, str) or not WEIGHTS.fullmatch(weights):
-        raise Damaged(f"{str(weights)[:80]!r} is no name of a weights file")
-    arrays, _ = map_arrays(os.path.join(folder, weights))
+    content, arrays = _content(folder)
     loaded = Loaded(content, arrays)
     root = loaded.object(0)
     named = dict(signing.read_signature(s, loaded.functions) for s in listed(content["signatures"]))
@@ -241,6 +257,28 @@ def _read(folder: str) -> Any:
         raise Damaged("its root is no module")
     vars(root)["signatures"] = Signatures(named)
     return root
+
+
+def verify(export_dir: Any) -> None:
+    """Read all of a saved model, and compare it with the digests that were written with it.
+
+    `load` does that for the JSON, and for weights of up to 16 MB. Larger weights are mapped into memory and not read.
+
+    Raises:
+      OSError: there is no saved model.
+      DataLossError: something in it was changed.
+      ValueError: an earlier version wrote it, without digests of the weights.
+
+    >>> import gradtape as tf, tempfile
+    >>> folder = tempfile.mkdtemp()
+    >>> tf.saved_model.save(tf.Module(), folder)
+    >>> tf.saved_model.verify(folder)
+    """
+    folder = os.fspath(export_dir)
+    if not contains_saved_model(folder):
+        raise OSError(f"SavedModel file does not exist at: {os.path.join(folder, MODEL)}")
+    with reading(folder):
+        _content(folder, checked=True)
 
 
 def contains_saved_model(export_dir: Any) -> bool:

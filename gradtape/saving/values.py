@@ -137,6 +137,8 @@ def write(value: Any) -> Any:
         value = value.item()
     if value is None or type(value) in (bool, int, str):
         return value
+    if isinstance(value, int):
+        return int(value)  # of a class of its own
     if type(value) is float:
         return value if math.isfinite(value) else {"float": str(value)}
     for kind in KINDS:

@@ -10,6 +10,7 @@ import json
 import math
 import mmap
 import os
+import zlib
 from collections.abc import Mapping
 from typing import Any, BinaryIO
 
@@ -17,7 +18,7 @@ import numpy as np
 import safetensors
 
 from gradtape.ir.dtypes import DType, as_dtype, float64
-from gradtape.saving.damage import Damaged
+from gradtape.saving.damage import Damaged, Undigested
 from gradtape.saving.values import dims_of
 
 CODES = {
@@ -37,6 +38,10 @@ CODES = {
     "complex64": "C64",
 }
 NAMES = {code: name for name, code in CODES.items()}
+DIGESTS = "digests"  # of arrays, with their names, dtypes and shapes, in the metadata
+ROW = 4096  # bytes, of which a digest has sums
+ROWS = 64  # that are added up while they are near
+CHECKED = 1 << 24  # bytes of a file whose digests are looked at whenever it is read
 PAIRS = "complex128"  # the metadata's list of arrays that are pairs of float64
 MAX_HEADER = 100_000_000  # what the format allows
 
@@ -50,9 +55,9 @@ def write_arrays(file: BinaryIO, arrays: Mapping[str, Any], about: Mapping[str, 
     parts = {name: np.ascontiguousarray(a).reshape(np.shape(a)) for name, a in arrays.items()}
     pairs = [name for name, a in parts.items() if a.dtype == np.complex128]
     parts.update((name, parts[name].reshape(-1).view(np.float64).reshape(*parts[name].shape, 2)) for name in pairs)
-    header: dict[str, Any] = {"__metadata__": {"format": "np", PAIRS: json.dumps(pairs), **(about or {})}}
-    end = 0
     placed = sorted(parts.items(), key=lambda item: (-item[1].dtype.itemsize, item[0]))
+    header: dict[str, Any] = {}
+    end = 0
     for name, a in placed:
         header[name] = {
             "dtype": CODES[as_dtype(a.dtype).name],
@@ -60,23 +65,47 @@ def write_arrays(file: BinaryIO, arrays: Mapping[str, Any], about: Mapping[str, 
             "data_offsets": [end, end + a.nbytes],
         }
         end += a.nbytes
-    text = json.dumps(header, separators=(",", ":")).encode()
+    digests = {name: _digest(name, header[name], _bytes(a)) for name, a in placed}
+    known = {"format": "np", PAIRS: json.dumps(pairs), DIGESTS: json.dumps(digests), **(about or {})}
+    text = json.dumps({"__metadata__": known, **header}, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
     file.write(len(text).to_bytes(8, "little") + text)
     for _, a in placed:
-        file.write(a.reshape(-1).view(np.uint8).data)
+        file.write(_bytes(a))
     return 8 + len(text) + end
 
 
-def map_arrays(path: str) -> tuple[dict[str, Any], dict[str, str]]:
+def _bytes(array: Any) -> Any:
+    return array.reshape(-1).view(np.uint8)
+
+
+def _digest(name: str, entry: Mapping[str, Any], data: Any) -> str:
+    """The digest of an array and of what the header says of it: CRC-32 of that, of the last bytes, and of the sums of
+    words along rows of 4096 bytes and across them. It takes a fifth of the time of CRC-32 of all bytes."""
+    whole = len(data) // ROW * ROW
+    words = data[:whole].view("<u8").reshape(-1, ROW // 8)
+    along, across = np.zeros(len(words), "<u8"), np.zeros(ROW // 8, "<u8")
+    for k in range(0, len(words), ROWS):
+        part = words[k : k + ROWS]
+        part.sum(1, out=along[k : k + ROWS])
+        across += part.sum(0)
+    crc = zlib.crc32(json.dumps([name, entry["dtype"], entry["shape"]]).encode())
+    for summed in (data[whole:], along, across):
+        crc = zlib.crc32(summed.data, crc)
+    return f"{crc:08x}"
+
+
+def map_arrays(path: str, checked: bool = False) -> tuple[dict[str, Any], dict[str, str]]:
     """The arrays of a file, read-only, in the memory that the file is mapped to: nothing is copied; and its metadata.
+    `checked`: also large ones are read and compared with their digests.
 
     Raises:
-      Damaged: the file is cut off, or no safetensors file.
+      Damaged: the file is cut off, or no safetensors file; an array has another digest.
+      ValueError: digests are asked for, and an earlier version wrote the file without them.
     """
     try:
-        with safetensors.safe_open(path, "np") as checked:  # the library's own checks of the header
-            checked.keys()
+        with safetensors.safe_open(path, "np") as opened:  # the library's own checks of the header
+            opened.keys()
     except safetensors.SafetensorError as e:
         raise Damaged(f"{os.path.basename(path)} is no safetensors file: {e}") from None
     with open(path, "rb") as file:
@@ -86,7 +115,25 @@ def map_arrays(path: str) -> tuple[dict[str, Any], dict[str, str]]:
     begin, header = _header(mapped)
     about = header.pop("__metadata__", {})
     pairs = json.loads(about.get(PAIRS, "[]"))
-    return {name: _array(mapped, begin, name, entry, name in pairs) for name, entry in header.items()}, about
+    arrays = {name: _array(mapped, begin, name, entry, name in pairs) for name, entry in header.items()}
+    if checked or (len(mapped) <= CHECKED and DIGESTS in about):
+        _check(path, header, arrays, about)
+    return arrays, about
+
+
+def _check(path: str, header: Mapping[str, Any], arrays: Mapping[str, Any], about: Mapping[str, str]) -> None:
+    """Compare arrays with their digests."""
+    if DIGESTS not in about:
+        raise Undigested(
+            f"{path} was written by an earlier version, without digests of its arrays: there is nothing to compare "
+            "them with. Load it and save it again."
+        )
+    digests = json.loads(about[DIGESTS])
+    if not isinstance(digests, dict) or digests.keys() != header.keys():
+        raise Damaged("the weights have digests of other arrays")
+    for name, entry in header.items():
+        if _digest(name, entry, _bytes(arrays[name])) != digests[name]:
+            raise Damaged(f"the digest of `{name}` in {os.path.basename(path)} is another one: it was changed")
 
 
 def _header(mapped: mmap.mmap) -> tuple[int, dict[str, Any]]:

@@ -18,6 +18,7 @@ import optree
 from gradtape.forward import ForwardAccumulator
 from gradtape.ir.aval import Aval, aval
 from gradtape.ir.bounded import Bounded
+from gradtape.ir.errors import InvalidArgumentError, UnknownShapeError
 from gradtape.ir.shapes import TensorShape
 from gradtape.ops.op import Step
 from gradtape.recording import Recording
@@ -33,6 +34,7 @@ from gradtape.tracing.replaying import Capturing
 from gradtape.tracing.status import MARK
 
 MAX_SHAPES = 256  # per trace
+GUESSES = (2, 1, 3, 4, 5, 6, 7, 8, 16, 24, 64, 120, 720)  # of unknown sizes, where no call says what they are
 NO_MORE = "Variables are created when a function is traced first, not for each shape."
 OBJECTS = (
     Recording,
@@ -304,7 +306,31 @@ class OpenTrace:
         creates_no_more: str = "",
         examples: Sequence[Tensor] = (),
     ) -> None:
-        known = [t._aval for t in examples] or [_guessed(a) for a in avals]
+        if examples or all(a.is_known for a in avals):
+            return self._trace(python, avals, [t._aval for t in examples] or avals, creates_no_more, examples)
+        first: Exception | None = None
+        for size in GUESSES:
+            try:
+                return self._trace(python, avals, [_guessed(a, size) for a in avals], creates_no_more, examples)
+            except (UnknownShapeError, SymbolicTensorError):
+                raise
+            except (InvalidArgumentError, ValueError) as e:
+                first = first or e
+        assert first is not None
+        first.add_note(
+            f"Unknown sizes of {list(avals)} were tried as {', '.join(map(str, GUESSES))}, all alike; the error is "
+            f"that for {GUESSES[0]}. Call the function with tensors first, or give the sizes that it needs."
+        )
+        raise first
+
+    def _trace(
+        self,
+        python: Callable[[list[Tensor]], Any],
+        avals: Sequence[Aval],
+        known: Sequence[Aval],
+        creates_no_more: str,
+        examples: Sequence[Tensor],
+    ) -> None:
         self.tracer = tracer = OpenTracer(avals, known)
         self.created = tracer.created = tracer.sample.created = []
         self.creates_no_more = creates_no_more
@@ -334,6 +360,10 @@ class OpenTrace:
         finally:
             self.tracer.world = held
 
+    def sizes_met(self) -> set[int]:
+        """The sizes of all tensors for the shapes with which Python ran."""
+        return {n for x in self.tracer.world.values.values() if isinstance(x, Tensor) for n in x._aval.dims}
+
     def _again(self, avals: tuple[Aval, ...], examples: Sequence[Tensor]) -> Trace:
         made = Trace(self.python, avals, NO_MORE, examples)
         made.capturing = self.capturing
@@ -361,9 +391,9 @@ class OpenTrace:
         return self.some.captured
 
 
-def _guessed(a: Aval) -> Aval:
+def _guessed(a: Aval, size: int) -> Aval:
     """Some shape that an unknown one may be."""
-    return aval((2,) if a.shape is None else tuple(2 if n is None else n for n in a.shape), a.dtype)
+    return aval((size,) if a.shape is None else tuple(size if n is None else n for n in a.shape), a.dtype)
 
 
 class TraceForEachShape:

@@ -18,7 +18,7 @@ import pytest
 
 import gradtape as tf
 from gradtape.ops.op import all_ops
-from gradtape.saving import files
+from gradtape.saving import files, weights
 from gradtape.saving.saved_model import KIND, MODEL, VERSION
 from tests.saving.models import parts
 
@@ -121,10 +121,54 @@ def test_a_changed_header_of_the_weights_is_seen_or_harmless(seed: int, folder: 
         assert loaded.w.shape == (3, 3)
 
 
+def test_every_changed_byte_of_the_weights_is_seen(folder: Path) -> None:
+    path = weights_of(folder)
+    whole = path.read_bytes()
+    begin = 8 + int.from_bytes(whole[:8], "little")
+    tf.saved_model.verify(folder)
+    for at in range(begin, len(whole), 5):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 64]) + whole[at + 1 :])
+        refused(folder, "the digest of `.*` in weights-.* is another one")
+        with pytest.raises(tf.errors.DataLossError, match="is another one"):
+            tf.saved_model.verify(folder)
+
+
+def test_large_weights_are_checked_when_asked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(weights, "CHECKED", 100)
+    path = weights_of(folder)
+    changed = bytearray(path.read_bytes())
+    changed[-1] ^= 1
+    path.write_bytes(changed)
+    tf.saved_model.load(folder)
+    with pytest.raises(tf.errors.DataLossError, match="is another one"):
+        tf.saved_model.verify(folder)
+
+
+def test_changed_bytes_of_a_checkpoint_are_seen(tmp_path: Path) -> None:
+    v = tf.Variable([1.0, 2.0, 3.0])
+    path = tf.train.Checkpoint(v=v).write(tmp_path / "c")
+    tf.train.verify_checkpoint(path)
+    changed = bytearray((tmp_path / "c.safetensors").read_bytes())
+    changed[-3] ^= 1
+    (tmp_path / "c.safetensors").write_bytes(changed)
+    for read in (tf.train.Checkpoint(v=v).restore, tf.train.verify_checkpoint, tf.train.list_variables):
+        with pytest.raises(tf.errors.DataLossError, match=r"the digest of `v/\.ATTRIBUTES/VARIABLE_VALUE`"):
+            read(path)
+    assert v.numpy().tolist() == [1.0, 2.0, 3.0]
+
+
+def test_what_has_no_digests_is_not_said_to_be_whole() -> None:
+    golden = Path(__file__).with_name("golden")
+    with pytest.raises(ValueError, match="written by an earlier version, without digests"):
+        tf.saved_model.verify(golden / "saved_model_1")
+    with pytest.raises(ValueError, match="written by an earlier version, without digests"):
+        tf.train.verify_checkpoint(golden / "checkpoint_1" / "ckpt-1")
+
+
 def test_a_later_version_says_so(folder: Path) -> None:
     whole = json.loads((folder / MODEL).read_text())
     (folder / MODEL).write_text(json.dumps(whole | {"version": 99}))
-    refused(folder, "it is of version 99, and gradtape .* reads versions 1 to 1")
+    refused(folder, "it is of version 99, and gradtape .* reads versions 1 to 2")
     (folder / MODEL).write_text(json.dumps(whole | {"format": "something else"}))
     refused(folder, "does not say that it is a gradtape saved model")
 
@@ -138,9 +182,12 @@ def at(content: Any, *path: Any) -> Any:
     return content
 
 
+def variant(content: Any) -> Any:
+    return next(f for f in content["functions"] if f["name"] == "f")["variants"][0]
+
+
 def body(content: Any) -> Any:
-    f = next(f for f in content["functions"] if f["name"] == "f")
-    return f["variants"][0]["bodies"][-1]["body"]
+    return variant(content)["bodies"][-1]["body"]
 
 
 def deep(n: int) -> Any:
@@ -190,6 +237,13 @@ HOSTILE: dict[str, Callable[[Any], None]] = {
     "a row of positions without end": put(
         node("contract"), "params", {"subscripts": {"positions": {"steps_of_sizes": [0, 1, 10**12]}}}
     ),
+    "a part of a size that there is not": put(body, "parts", [[9, 0, 2]]),
+    "a part that divides by 0": put(body, "parts", [[0, 0, 0]]),
+    "parts without end": put(body, "parts", [[0, 0, 2]] * 10_000),
+    "ranges of other sizes": put(lambda c: variant(c)["bodies"][-1], "ranges", []),
+    "a range that is none": put(lambda c: variant(c)["bodies"][-1], "ranges", [["a", None]]),
+    "questions that there are not": put(body, "asked", {"graph": 3, "answers": [], "constants": []}),
+    "answers without questions": put(lambda c: body(c)["asked"], "answers", [[1]]),
     "a result that there is not": put(body, "results", {"leaf": 99}),
     "state that there is not": put(body, "state", [{"variable": 99}]),
     "a constant that there is not": put(body, "constants", [99]),

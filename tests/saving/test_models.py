@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -412,3 +413,42 @@ def test_folders_and_tags(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="incompatible argument to `tags`"):
         tf.saved_model.load(tmp_path, tags=["train"])
     tf.saved_model.load(tmp_path, tags="serve", options=tf.saved_model.LoadOptions())
+
+
+def test_models_whose_inputs_are_whole_numbers(tmp_path: Path) -> None:
+    model = tf.keras.Sequential([tf.keras.layers.Embedding(10, 4), tf.keras.layers.Dense(2)])
+    ids = tf.constant([[1, 2, 3], [4, 5, 9]])
+    expected = model(ids).numpy()
+    tf.saved_model.save(model, tmp_path / "sequence")
+    loaded = tf.saved_model.load(tmp_path / "sequence")
+    np.testing.assert_allclose(loaded(ids).numpy(), expected, 1e-6)
+    np.testing.assert_allclose(loaded([[1, 2, 3], [4, 5, 9]]).numpy(), expected, 1e-6)
+    (given,) = loaded.signatures["serving_default"].structured_input_signature[1].values()
+    assert given.dtype is tf.int32 and given.shape == [None, 3]
+
+
+def test_an_embedding_that_was_never_called(tmp_path: Path) -> None:
+    layer = tf.keras.layers.Embedding(10, 4)
+    layer.build((None, 3))
+    tf.saved_model.save(layer, tmp_path)
+    ids = tf.constant([[1, 2, 9]])
+    np.testing.assert_array_equal(tf.saved_model.load(tmp_path)(ids).numpy(), layer(ids).numpy())
+
+
+def test_savers_and_loaders_of_one_folder(tmp_path: Path) -> None:
+    def saver(value: float) -> None:
+        module = tf.Module()
+        module.v = tf.Variable(tf.fill([100], value))
+        for _ in range(15):
+            tf.saved_model.save(module, tmp_path)
+
+    def loader() -> set[float]:
+        return {float(n) for _ in range(30) for n in tf.saved_model.load(tmp_path).v.numpy()}
+
+    saver(1.0)
+    with ThreadPoolExecutor(4) as threads:
+        savers = [threads.submit(saver, value) for value in (1.0, 2.0)]
+        loaders = [threads.submit(loader) for _ in range(2)]
+        assert all(f.result() is None for f in savers)
+        assert set().union(*(f.result() for f in loaders)) <= {1.0, 2.0}
+    assert len(list(tmp_path.iterdir())) == 2

@@ -15,7 +15,7 @@ from gradtape.api.creation import convert_to_tensor, zeros
 from gradtape.api.elementwise import cast
 from gradtape.ir.dtypes import DType, as_dtype
 from gradtape.keras import initializers
-from gradtape.keras.layers.inputs import InputSpec, dims_of, shapes_of
+from gradtape.keras.layers.inputs import InputSpec, dims_of, dtypes_of, shapes_of
 from gradtape.keras.names import unique_name
 from gradtape.keras.policies import DTypePolicy, policy_of
 from gradtape.keras.scope import SCOPE, named, unrecorded
@@ -62,6 +62,7 @@ class Layer(Attaching):
     _casts_inputs = True  # floating inputs are cast to `_compute`
     _example: tuple[int | None, ...] | None = None
     _input_shape: Any = None
+    _input_dtypes: Any = None  # of the first inputs, in their structure
     _training_at: int | None = None
     _weights: list[Weight]
 
@@ -156,6 +157,8 @@ class Layer(Attaching):
                 self._check(prepared)
             if not self.built:
                 self.build(shapes_of(prepared))
+            if self._input_dtypes is None:
+                self._input_dtypes = dtypes_of(prepared)
             SCOPE.compute = None if self._compute is self._dtype else self._compute
             return callback(self.call)(prepared, *args, **kwargs)
         finally:
@@ -232,6 +235,11 @@ class Layer(Attaching):
     @property
     def variable_dtype(self) -> str:
         return self._dtype.name
+
+    @property
+    def input_dtypes(self) -> Any:
+        """The dtypes of its inputs: those of its first call, or what it takes by its kind."""
+        return self.compute_dtype if self._input_dtypes is None else self._input_dtypes
 
     @property
     def trainable(self) -> bool:

@@ -41,6 +41,7 @@ class Embedding(Layer):
     """
 
     _casts_inputs = False
+    _input_dtypes = "int32"
 
     def __init__(
         self,

@@ -78,3 +78,12 @@ def shapes_of(prepared: Any) -> Any:
     if isinstance(prepared, list | tuple):
         return [shapes_of(v) for v in prepared]
     return tuple(prepared.shape)
+
+
+def dtypes_of(prepared: Any) -> Any:
+    """The names of the dtypes of a structure of tensors."""
+    if isinstance(prepared, dict):
+        return {k: dtypes_of(v) for k, v in prepared.items()}
+    if isinstance(prepared, list | tuple):
+        return [dtypes_of(v) for v in prepared]
+    return prepared._aval.dtype.name
