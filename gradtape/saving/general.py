@@ -14,9 +14,10 @@ from typing import Any
 
 from gradtape.ir.aval import Aval, aval
 from gradtape.saving.bodies import Body
+from gradtape.saving.choices import Pattern, Place, at, count
 from gradtape.saving.formulas import NoFormula
 from gradtape.saving.graphs import Unsaved
-from gradtape.saving.ranges import OfPattern, Pattern, Place, count
+from gradtape.saving.ranges import OfPattern
 
 MAX_SIZES = 8  # unknown ones of one function
 RANKS = range(6)  # that are tried where a rank is unknown
@@ -81,9 +82,24 @@ class Generalised:
                 ones = [b for p in alone for b in self.of_places(avals, places, fixed | {p: 1})]
                 return [*ones, *found]
         if free and len(fixed) < 3 and not self.failures:
-            sizes = [1, *self.likely][:LIKELY]
+            sizes = [0, 1, *self.likely][:LIKELY]
+            if len(free) == 1:
+                self._check_others(avals, places, fixed, free[0], sizes)
             return [b for n in sizes for b in self.of_places(avals, places, fixed | {free[0]: n})]
         return []
+
+    def _check_others(
+        self, avals: tuple[Aval, ...], places: list[Place], fixed: dict[Place, int], free: Place, sizes: list[int]
+    ) -> None:
+        """Raises Unsaved where the function has results for more than these sizes."""
+        known = {*fixed.items()}
+        for n in self.tried:
+            pattern = tuple((p, n if p == free else dict(known)[p]) for p in places)
+            if n not in sizes and isinstance(self.body(at(avals, pattern, ())), Body):
+                raise Unsaved(
+                    f"it is traced for unknown sizes, {list(avals)}, and has results for some of them ({n}), which "
+                    "follow no rule that a file can hold. Give the sizes in `input_signature`, or save traces of calls"
+                )
 
     def body(self, avals: tuple[Aval, ...]) -> Body | Exception:
         """The function for known shapes, or why it takes none such."""

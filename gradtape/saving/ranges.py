@@ -6,14 +6,17 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
+import math
+import random
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 
-from gradtape.ir.aval import Aval, aval
+from gradtape.ir.aval import Aval
 from gradtape.saving import values
 from gradtape.saving.bodies import Body
+from gradtape.saving.choices import Pattern, Place, Ranges, are_in, at, count, cut_at, example_of, jumps, with_size
 from gradtape.saving.formulas import Formulas, NoFormula, Sizes
 from gradtape.saving.graphs import Unsaved
 from gradtape.saving.matching import Found, Held, constants_of, decided, runs, same, tree_of, worked
@@ -23,13 +26,11 @@ NARROW = 6  # ranges of so few sizes are written size by size
 STRIDES = (1, 2, 3, 4, 8, 24, 120, 720)  # of sizes, where a function takes multiples of something
 OFFSETS = (0, 1, 2, 3, 4, 5, 6, 9, 14, 23, 37, 60, 96, 155, 251, 777)  # of the examples that formulas are found from
 SMALL = 61  # sizes for examples of functions that are computed in other ways for large ones
-FAR = (2, 4)  # times the examples: formulas are checked there
+FAR = (1.31, 1.87, 2.23, 2.9, 3.41, 4.73, 5.39, 6.17, 6.9, 7.53)  # times the examples: formulas are checked there
+REFINED = 8  # times that an example is added
+MORE = 40  # sizes of a range that are tried besides those of all ranges; a range of no more is tried whole
 FIRST = 6  # examples at least
 MAX_MADE = 1 << 24  # elements of constants that a trace for large sizes may make
-
-Place = tuple[int, int]  # an argument and its axis
-Pattern = tuple[tuple[Place, Any], ...]  # for each unknown size: a number, or ("size", k)
-Ranges = tuple[tuple[int, int | None], ...]  # the first and the last of each unknown size; None: there is no last
 
 
 class Function(Protocol):
@@ -96,7 +97,7 @@ class OfPattern:
             raise NoFormula("its graph has steps for each row: Python goes through them, or a function that is mapped")
 
     def _truth(self, sizes: Sizes) -> Body | Exception:
-        return self.of.body(_at(self.avals, self.pattern, sizes))
+        return self.of.body(at(self.avals, self.pattern, sizes))
 
     @functools.cached_property
     def _top(self) -> tuple[int, int | None]:
@@ -114,12 +115,17 @@ class OfPattern:
             last = want if want < max(self.of.tried) else last
         return want, last
 
+    @functools.cached_property
+    def _strides(self) -> list[int]:
+        own = [n for n in self.of.near if n <= 64]
+        return sorted({*STRIDES, *own, min(math.lcm(*own), 5040)})
+
     def _examples(self, ranges: Ranges, start: int, offsets: Sequence[int]) -> list[Sizes]:
         """Choices of sizes near to the ends of ranges, all different from each other, that the function takes."""
-        for stride in STRIDES:
+        for stride in self._strides:
             found: dict[Sizes, None] = {}
             for s in range(len(offsets)):
-                chosen = tuple(_example(k, r, s, start, stride, offsets) for k, r in enumerate(ranges))
+                chosen = tuple(example_of(k, r, s, start, stride, offsets) for k, r in enumerate(ranges))
                 if all(first <= n for n, (first, _) in zip(chosen, ranges, strict=True)):
                     if isinstance(self._truth(chosen), Exception):
                         break
@@ -166,7 +172,7 @@ class OfPattern:
             if len(group) < FIRST:
                 single += [b for s in group for b in self._single(examples[0], s)]
                 continue
-            body = self._found(group[: len(OFFSETS)])
+            body = self._refined(ranges, group[: len(OFFSETS)])
             if isinstance(body, Found):
                 found.append(body)
                 continue
@@ -174,20 +180,30 @@ class OfPattern:
             cut = self._cut(ranges, examples[0], group)
             if cut is not None:
                 return self._split(ranges, *cut)
-        far = [_with(examples[0], k, n * examples[0][k] + 12 * n + 1) for n in FAR for k in range(self.sizes)]
-        if not found or not all(self._holds(found, s) for s in (*far, *others) if _are_in(s, ranges)):
+        far = self._far(ranges, examples[0])
+        if not found or not all(self._holds(found, s) for s in (*far, *others) if are_in(s, ranges)):
             raise failure
         for k, n in self._trials(ranges):
-            if not self._holds(found, _with(examples[0], k, n)):
+            if not self._holds(found, with_size(examples[0], k, n)):
                 if n > examples[0][k]:
                     raise failure
-                return self._split(ranges, k, self._boundary(found, examples[0], k, n))
+                return self._split(ranges, k, self._boundary(found, ranges, examples[0], k, n))
         self.of.count += len(found)
         if self.of.count > MAX_BODIES:
             raise Unsaved(
                 f"what it computes depends on sizes in more than {MAX_BODIES} ways. Give the sizes in `input_signature`"
             )
         return [*single, *(self._entry(ranges, body) for body in found)]
+
+    def _far(self, ranges: Ranges, example: Sizes) -> list[Sizes]:
+        """Sizes that are larger than the examples."""
+        return [
+            tuple(
+                n if last is not None else int(n * FAR[(i + 3 * k) % len(FAR)])
+                for k, (n, (_, last)) in enumerate(zip(example, ranges, strict=True))
+            )
+            for i in range(len(FAR))
+        ]
 
     def _single(self, example: Sizes, sizes: Sizes) -> list[dict[str, Any]]:
         """Bodies for one size alone, where few have the truths that it has."""
@@ -215,7 +231,7 @@ class OfPattern:
                 raise failure
             return []
         middle = (first + last) // 2
-        return [b for r in _parts(ranges, k, middle + 1) for b in self._of_ranges(r)]
+        return [b for r in cut_at(ranges, k, middle + 1) for b in self._of_ranges(r)]
 
     def _one_by_one(self, ranges: Ranges, k: int) -> list[dict[str, Any]]:
         first, last = ranges[k]
@@ -228,19 +244,28 @@ class OfPattern:
         return self.of.of_places(self.avals, self.places, self.fixed | dict.fromkeys(group, n))
 
     def _split(self, ranges: Ranges, k: int, at: int) -> list[dict[str, Any]]:
-        return [b for r in _parts(ranges, k, at) for b in self._of_ranges(r)]
+        return [b for r in cut_at(ranges, k, at) for b in self._of_ranges(r)]
 
     def _trials(self, ranges: Ranges) -> Iterator[tuple[int, int]]:
         """Sizes that bodies are checked for: the largest first."""
-        for k, (first, last) in enumerate(ranges):
-            yield from ((k, n) for n in reversed(self.of.tried) if first <= n and (last is None or n <= last))
+        for k, span in enumerate(ranges):
+            yield from ((k, n) for n in reversed(self._tried(span)))
 
-    def _boundary(self, found: Any, example: Sizes, k: int, wrong: int) -> int:
+    def _tried(self, span: tuple[int, int | None]) -> list[int]:
+        """Sizes of a range that are tried."""
+        first, last = span
+        end = self._top[0] if last is None else last + 1
+        more = range(first, end)
+        if len(more) > MORE:
+            more = random.Random(0).sample(more, MORE if last is not None else MORE // 2)  # type: ignore[assignment]
+        return sorted({*more, *(n for n in self.of.tried if first <= n and (last is None or n <= last))})
+
+    def _boundary(self, found: Any, ranges: Ranges, example: Sizes, k: int, wrong: int) -> int:
         """The first size from which on bodies hold."""
-        low, high = wrong, min(n for n in (*self.of.tried, example[k]) if n > wrong)
+        low, high = wrong, min(n for n in (*self._tried(ranges[k]), example[k]) if n > wrong)
         while high - low > 1:
             middle = (low + high) // 2
-            if self._holds(found, _with(example, k, middle)):
+            if self._holds(found, with_size(example, k, middle)):
                 high = middle
             else:
                 low = middle
@@ -253,15 +278,22 @@ class OfPattern:
         for none."""
         every = list(examples)
         if any(t.truths for s in examples if isinstance(t := self._truth(s), Body)):
-            every += [_with(examples[0], k, n) for k, n in self._trials(ranges)]
+            every += [with_size(examples[0], k, n) for k, n in self._trials(ranges)]
             small = [tuple(n + 3 * k for k in range(self.sizes)) for n in reversed(self.of.tried)]
-            every += [s for s in small if self.sizes > 1 and _are_in(s, ranges)]
+            every += [s for s in small if self.sizes > 1 and are_in(s, ranges)]
+            every += [s for s in self._far(ranges, examples[0]) if are_in(s, ranges)]
+        groups = self._by_truths(every)
+        few = [s for g in groups.values() if len(g) < FIRST for s in g]
+        near = [with_size(s, k, s[k] + d) for s in few for k in range(self.sizes) for d in range(-FIRST, FIRST + 1)]
+        return iter(self._by_truths([*every, *(s for s in near if are_in(s, ranges))] if few else every).values())
+
+    def _by_truths(self, every: Sequence[Sizes]) -> dict[Any, list[Sizes]]:
         groups: dict[Any, list[Sizes]] = {}
         for s in dict.fromkeys(every):
             truth = self._truth(s)
             if isinstance(truth, Body):
                 groups.setdefault(tuple(truth.truths), []).append(s)
-        return iter(groups.values())
+        return groups
 
     def _found(self, group: list[Sizes]) -> Found | NoFormula:
         """The body with formulas for some sizes, or why there is none. Sizes at which a step falls away, since it
@@ -278,6 +310,20 @@ class OfPattern:
         if not all(self._holds([found], s) for s in group if s not in most):
             return NoFormula("what it computes depends on sizes")
         return found
+
+    def _refined(self, ranges: Ranges, group: list[Sizes]) -> Found | NoFormula:
+        """The body with formulas for some sizes, and for those where its parts of sizes go up: where a formula says
+        that otherwise than the function, the size is one more example."""
+        body = self._found(group)
+        for _ in range(REFINED):
+            if isinstance(body, NoFormula):
+                break
+            wrong = next((s for s in jumps(body, group[0], ranges) if not self._holds([body], s)), None)
+            if wrong is None:
+                return body
+            group = [*group, wrong]
+            body = self._found(group)
+        return body if isinstance(body, NoFormula) else NoFormula("what it computes depends on sizes")
 
     def _merged(self, group: list[Sizes]) -> Found:
         """The body with formulas from examples.
@@ -326,37 +372,3 @@ class OfPattern:
             "example": list(found.example),
             "body": body,
         }
-
-
-def _example(k: int, span: tuple[int, int | None], s: int, start: int, stride: int, offsets: Sequence[int]) -> int:
-    """The size of an axis in the s-th example."""
-    by = offsets[(s * (2 * k + 1) + 5 * k) % len(offsets)] * stride
-    last = span[1]
-    return -(-(start + 7 * k) // stride) * stride + by if last is None else last - last % stride - by
-
-
-def _with(sizes: Sizes, k: int, n: int) -> Sizes:
-    return (*sizes[:k], n, *sizes[k + 1 :])
-
-
-def _are_in(sizes: Sizes, ranges: Ranges) -> bool:
-    return all(a <= n and (b is None or n <= b) for n, (a, b) in zip(sizes, ranges, strict=True))
-
-
-def _parts(ranges: Ranges, k: int, at: int) -> list[Ranges]:
-    """Ranges cut in two at a size; those that are empty left out."""
-    first, last = ranges[k]
-    halves = [(first, at - 1), (at, last)]
-    return [(*ranges[:k], (a, b), *ranges[k + 1 :]) for a, b in halves if b is None or a <= b]
-
-
-def count(pattern: Pattern) -> int:
-    return len({k for _, k in pattern if isinstance(k, tuple)})
-
-
-def _at(avals: tuple[Aval, ...], pattern: Pattern, sizes: Sizes) -> tuple[Aval, ...]:
-    """The shapes for some sizes."""
-    known = {p: sizes[k[1]] if isinstance(k, tuple) else k for p, k in pattern}
-    return tuple(
-        aval(tuple(known.get((i, k), n) for k, n in enumerate(a.shape or ())), a.dtype) for i, a in enumerate(avals)
-    )
