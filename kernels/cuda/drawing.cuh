@@ -128,7 +128,7 @@ DEVICE Units units(uint64 key, uint64 purpose, uint64 i)
 DEVICE float64 gauss(uint64 key, uint64 purpose, uint64 i)
 {
     const Units w = units(key, purpose, i);
-    return sqrt(-2.0 * log(1.0 - w.u)) * cos(6.283185307179586 * w.v);
+    return sqrt(-2.0 * log(1.0 - w.u)) * ::cospi(2.0 * w.v);  // cos of any angle would need an array of its own
 }
 
 // A number of double precision as the dtype that is asked for, rounded once.
