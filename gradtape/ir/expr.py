@@ -10,12 +10,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+MOST_SHOWN = 2000  # ops and leaves of an expression that is written out
 Operand = "Expr | int | float"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Expr:
-    """An op applied to expressions, or a leaf: a symbol (`op == "symbol"`) or a number (`op == "number"`)."""
+    """An op applied to expressions, or a leaf: a symbol (`op == "symbol"`) or a number (`op == "number"`).
+
+    One that is used several times is one object: whoever goes over an expression goes over each object once, since what
+    a loop of a few steps writes down would be too large otherwise."""
 
     op: str
     args: tuple[Expr, ...] = ()
@@ -28,6 +32,21 @@ class Expr:
     def __hash__(self) -> int:
         found: int = self._hash  # type: ignore[attr-defined]
         return found
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Expr):
+            return NotImplemented
+        seen: set[tuple[int, int]] = set()
+        waiting = [(self, other)]
+        while waiting:
+            a, b = waiting.pop()
+            if a is b or (id(a), id(b)) in seen:
+                continue
+            if hash(a) != hash(b) or (a.op, a.leaf, len(a.args)) != (b.op, b.leaf, len(b.args)):
+                return False
+            seen.add((id(a), id(b)))
+            waiting += zip(a.args, b.args, strict=True)
+        return True
 
     def __add__(self, other: Any) -> Expr:
         return call("add", self, other)
@@ -72,6 +91,8 @@ class Expr:
         return call("greater_equal", self, other)
 
     def __str__(self) -> str:
+        if _size(self) > MOST_SHOWN:
+            return f"an expression of {sum(bool(e.args) for e in walk(self))} ops"
         return _text(self, 0)
 
 
@@ -110,15 +131,16 @@ def trace(formula: Callable[..., Any], **known: float) -> Expr:
 
 def walk(expr: Expr) -> Iterator[Expr]:
     """All subexpressions, operands before what uses them; an object that is used several times comes once."""
-    return _walk(expr, set())
-
-
-def _walk(expr: Expr, seen: set[int]) -> Iterator[Expr]:
-    if id(expr) not in seen:
-        seen.add(id(expr))
-        for a in expr.args:
-            yield from _walk(a, seen)
-        yield expr
+    seen: set[int] = set()
+    waiting = [(expr, False)]
+    while waiting:
+        e, is_ready = waiting.pop()
+        if is_ready:
+            yield e
+        elif id(e) not in seen:
+            seen.add(id(e))
+            waiting.append((e, True))
+            waiting += [(a, False) for a in reversed(e.args)]
 
 
 def mentions(expr: Expr) -> set[str]:
@@ -139,6 +161,14 @@ _INFIX = {
     "equal": ("==", 0),
     "not_equal": ("!=", 0),
 }
+
+
+def _size(expr: Expr) -> float:
+    """How many ops and leaves are written down."""
+    sizes: dict[int, float] = {}
+    for e in walk(expr):
+        sizes[id(e)] = 1.0 + sum(sizes[id(a)] for a in e.args)
+    return sizes[id(expr)]
 
 
 def _text(e: Expr, outer: int) -> str:

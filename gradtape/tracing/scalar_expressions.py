@@ -19,6 +19,7 @@ from gradtape.tracing.scalar_values import (
     both,
     either,
     is_symbolic,
+    is_truth,
     negated,
     select,
     truth,
@@ -164,16 +165,22 @@ class Expressions:
         return self._made(e, "negative", x) if isinstance(e.op, ast.USub) else x
 
     def _truths(self, e: ast.BoolOp, scope: Scope) -> Any:
-        """`and`, `or`: Python's, as far as values are known."""
+        """`and`, `or`: the value of one of them, as in Python; of conditions, a condition."""
         join, ends = (both, False) if isinstance(e.op, ast.And) else (either, True)
-        made: Any = not ends
+        asked: list[Any] = []
         for part in e.values:
-            x = self.value(part, scope)
-            if not isinstance(made, Expr) and not isinstance(x, Expr):
-                if bool(x) == ends or part is e.values[-1]:
-                    return x
-                continue
-            made = join(made, truth(x))
+            made = self.value(part, scope)
+            if isinstance(made, Expr):
+                asked.append(made)
+            elif bool(made) == ends:
+                break
+        if isinstance(made, Expr):
+            asked.pop()
+        for x in reversed(asked):
+            if is_truth(x) and is_truth(made):
+                made = join(x, made)
+            else:
+                made = select(truth(x), *((x, made) if ends else (made, x)))
         return made
 
     def _comparison(self, e: ast.Compare, scope: Scope) -> Any:

@@ -64,8 +64,10 @@ def is_symbolic(value: Any) -> bool:
     return isinstance(value, Expr)
 
 
-def is_truth(e: Expr) -> bool:
-    """Whether an expression is true or false."""
+def is_truth(e: Any) -> bool:
+    """Whether a value is true or false, and no number."""
+    if not isinstance(e, Expr):
+        return isinstance(e, bool | np.bool)
     if e.op in ("symbol", "number"):
         return e.op == "number" and isinstance(e.leaf, bool)
     op = lookup(e.op)
@@ -111,8 +113,9 @@ def select(condition: Any, a: Any, b: Any) -> Any:
         raise NotScalar("There are several values on one side of a choice, and one on the other.")
     if a is b:
         return a
-    if any(isinstance(v, bool) or (isinstance(v, Expr) and is_truth(v)) for v in (a, b)):
+    if is_truth(a) and is_truth(b):
         return either(both(condition, truth(a)), both(negated(condition), truth(b)))
+    a, b = as_number(a), as_number(b)
     if isinstance(a, Expr) or isinstance(b, Expr) or plain(a) != plain(b):
         return call("select", condition, *(v if isinstance(v, Expr) else plain(v) for v in (a, b)))
     return a
@@ -134,4 +137,6 @@ def applied(op: str, *values: Any) -> Any:
 
 def as_number(value: Any) -> Any:
     """A value to compute with: 1 for what is true, 0 for what is not."""
-    return select(value, 1, 0) if isinstance(value, Expr) and is_truth(value) else value
+    if not is_truth(value):
+        return value
+    return select(value, 1, 0) if isinstance(value, Expr) else int(value)

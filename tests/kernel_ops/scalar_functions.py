@@ -112,6 +112,17 @@ def of_either_kind(x):
     return x if x else 1.0
 
 
+def one_of_them(x, y):
+    kept = max(x, 0.0)
+    return (kept or y) + (kept and 2 * y) + ((x > 1 and y) or 0.5) + (y > 0 and kept > 1 and 3.0) + (0 or (x and y))
+
+
+def of_its_own_result(x):
+    for _ in range(40):
+        x = max(x * (1.0 - x), 0.3 * x)
+    return x
+
+
 FUNCTIONS: dict[Callable[..., Any], tuple[float, float]] = {
     arithmetic: (-2.0, 2.0),
     powers: (0.3, 2.0),
@@ -130,4 +141,6 @@ FUNCTIONS: dict[Callable[..., Any], tuple[float, float]] = {
     of_tensors: (-2.0, 2.0),
     unpacked: (-2.0, 2.0),
     of_either_kind: (-2.0, 2.0),
+    one_of_them: (-2.0, 2.0),
+    of_its_own_result: (0.1, 0.9),
 }

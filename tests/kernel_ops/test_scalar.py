@@ -359,3 +359,28 @@ def test_functions_that_may_be_called_are_what_they_say() -> None:
             np.testing.assert_allclose(np.float64(found), want, rtol=1e-9, err_msg=repr(f))
             checked += 1
     assert checked > 100
+
+
+def test_and_or_of_conditions_are_conditions() -> None:
+    op = tf.kernel_op(lambda x, y: (x > 0 and y > 0) or x > 5)
+    assert op([1.0, 1.0, 6.0], [1.0, -1.0, -1.0]).numpy().tolist() == [True, False, True]
+
+
+def test_a_number_beside_a_condition_makes_a_choice_a_number() -> None:
+    op = tf.kernel_op(lambda x: x if x > 0 else False)
+    assert op([2.5, -1.0]).numpy().tolist() == [2.5, 0.0]
+
+
+def test_an_unrolled_loop_grows_by_its_steps() -> None:
+    def newton(a, *, steps):
+        x = a
+        for _ in range(steps):
+            x = 0.5 * (x + a / x)
+        return x
+
+    op, a = tf.kernel_op(newton), tf.constant([0.25, 9.0], tf.float64)
+    with tf.GradientTape() as tape:
+        tape.watch(a)
+        root = op(a, steps=60)
+    np.testing.assert_allclose(root.numpy(), [0.5, 3.0])
+    np.testing.assert_allclose(tape.gradient(root, a).numpy(), [1.0, 1 / 6])
