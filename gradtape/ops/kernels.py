@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from gradtape.ir.aval import Aval, aval, aval_of
 from gradtape.ir.bounded import Bounded
 from gradtape.ir.dtypes import DType
-from gradtape.ir.errors import UnimplementedError
+from gradtape.ir.errors import InvalidArgumentError, UnimplementedError
 from gradtape.ir.expr import Expr, mentions
 from gradtape.ir.graph import Graph, Node, Value
 from gradtape.ir.shapes import shape_text
@@ -29,7 +29,7 @@ from gradtape.ops.signatures import Dims, Signature, repeated
 
 KEPT = 64  # shapes of operands for which layouts are remembered
 THREADS = 256  # of a block, where nobody says otherwise
-MOST_BLOCKS = (1 << 31) - 1
+MOST = {"grid": ((1 << 31) - 1, 65535, 65535), "block": (1024, 1024, 64)}  # along each axis
 SIZE = "size"  # how a kernel calls the number of its loops
 
 Static = tuple[tuple[str, Any, str], ...]  # name, value, and how that is written
@@ -162,12 +162,29 @@ class Kernel:
         known = dict(static) | layout.sizes | {SIZE: layout.size}
         return [known[n] for n in numba_cuda.parameters_of(self.compiled)[self.operands + self.results :]]
 
+    def scalars(self, layout: Layout, static: Mapping[str, Any]) -> list[tuple[Any, DType]]:
+        """The numbers of a text, with the dtypes that it declares and that hold them."""
+        known, found = dict(static) | layout.sizes | {SIZE: layout.size}, []
+        for p in self.source.of_kind("number") if self.source else ():
+            value, dtype = known[p.name], layout.letters[p.type] if isinstance(p.type, str) else p.type
+            if dtype.is_integer and not (dtype.min <= value <= dtype.max and value == int(value)):
+                raise InvalidArgumentError(
+                    f"`{self.name}` declares its parameter `{p.name}` as {dtype.name}, which does not hold {value}. "
+                    "Declare another type."
+                )
+            found.append((value, dtype))
+        return found
+
     def _three(self, what: str, known: Mapping[str, Any], usual: int) -> tuple[int, ...]:
         given = self.launch.get(what)
         found = usual if given is None else called(given, known) if callable(given) else given
-        sizes = (found,) if isinstance(found, int) else tuple(found)
-        if not 1 <= len(sizes) <= 3 or not all(isinstance(n, int) and 1 <= n <= MOST_BLOCKS for n in sizes):
-            raise ValueError(f"wants one to three sizes of 1 or more as `{what}`, got {found!r}")
+        sizes = tuple(found) if isinstance(found, tuple | list) else (found,)
+        fits = [isinstance(n, int) and 1 <= n <= m for n, m in zip(sizes, MOST[what], strict=False)]
+        if not 1 <= len(sizes) <= 3 or not all(fits) or (what == "block" and math.prod(sizes) > MOST[what][0]):
+            raise InvalidArgumentError(
+                f"`{self.name}` wants one to three whole numbers from 1 as `{what}`, at most {MOST[what]}"
+                f"{' (and 1024 in all)' if what == 'block' else ''}, got {found!r}."
+            )
         return sizes
 
 
@@ -245,7 +262,7 @@ class KernelStep(Opaque):
 
     def pull(self, node: Node, given: list[Cotangent | None], wanted: list[bool]) -> list[Cotangent | None]:
         if self.partials is None:
-            return super().pull(node, given, wanted)
+            return super().pull(self._at_zero(node, wanted), given, wanted)
         (c,) = given
         if c is None:
             return [None] * len(node.inputs)
@@ -260,6 +277,17 @@ class KernelStep(Opaque):
                 partial = emit("conj", partial)
             pulled.append(Cotangent(self._summed(emit("multiply", partial, c.value), node.inputs[k], k)))
         return pulled
+
+    def _at_zero(self, node: Node, wanted: Sequence[bool]) -> Node:
+        """The node by which it is pulled back. Cotangents of operands in which it is linear do not depend on these: a
+        rule that reads them gets zeros, since forward mode has no value for what it transposes."""
+        if not self.linear or not self.linear.issuperset(k for k, w in enumerate(wanted) if w):
+            return node
+        zeros = [constant(0, v.aval.dtype, v.aval.dims) for v in (*node.inputs, *node.outputs)]
+        inputs = tuple(zeros[k] if k in self.linear else v for k, v in enumerate(node.inputs))
+        found = Node(node.step, inputs, ())
+        found.outputs = tuple(zeros[len(inputs) :])
+        return found
 
     def _pulled(self, node: Node, *cotangents: Value | None) -> Sequence[Value | None]:
         given = [
@@ -315,6 +343,8 @@ class KernelStep(Opaque):
     def _on_host(self, xp: Any, found: Layout, known: Mapping[str, Any]) -> Callable[[list[Any], list[Any]], None]:
         """What writes the results of one call: the form for the host, or Numba's simulator."""
         kernel = self.kernel
+        sizes = kernel.grid(found, known)  # what a GPU would refuse is refused here as well
+        kernel.scalars(found, known)
         if kernel.host is not None:
             return lambda operands, results: self._write(xp, kernel.host, operands, results, known)
         if kernel.compiled is None or not numba_cuda.is_simulated(kernel.compiled):
@@ -322,7 +352,7 @@ class KernelStep(Opaque):
                 f"`{self.name}` has no form for the host, and there is no GPU, or its operands were sent to the host. "
                 "Give `kernel_op` a function of NumPy arrays, `host=`."
             )
-        sizes, numbers = kernel.grid(found, known), kernel.numbers(found, known)
+        numbers = kernel.numbers(found, known)
         return lambda operands, results: numba_cuda.simulate(kernel.compiled, *sizes, operands, results, numbers)
 
     def _write(

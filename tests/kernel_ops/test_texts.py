@@ -272,3 +272,56 @@ def test_functions_and_custom_gradients_take_it_as_any_op(place: str) -> None:
     with tf.GradientTape() as tape:
         y = same(x)
     np.testing.assert_allclose(tape.gradient(y, x), op(tf.ones([3], tf.float64), 2.0))
+
+
+def test_a_linear_backward_kernel_with_a_backward_kernel_of_its_own_goes_forwards(place: str) -> None:
+    loop = "int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < size)"
+    back = tf.kernel_op(
+        "__global__ void cube_back(const T* x, const T* up, T* d, int size)"
+        f"{{ {loop} d[i] = 3 * x[i] * x[i] * up[i]; }}",
+        types="T",
+        signature="(),()->()",
+        host=lambda x, up: 3 * x * x * up,
+        linear=True,
+        backward="__global__ void cube_back_back(const T* x, const T* up, const T* w, T* dx, T* dup, int size)"
+        f"{{ {loop} {{ dx[i] = 6 * x[i] * up[i] * w[i]; dup[i] = 3 * x[i] * x[i] * w[i]; }} }}",
+        backward_host=lambda x, up, w: (6 * x * up * w, 3 * x * x * w),
+    )
+    cube = tf.kernel_op(
+        f"__global__ void own_cube(const T* x, T* y, int size) {{ {loop} y[i] = x[i] * x[i] * x[i]; }}",
+        types="T",
+        signature="()->()",
+        host=lambda x: x**3,
+        backward=back,
+        linear=True,
+    )
+    _, (bent,) = tf.hvp(lambda x: tf.reduce_sum(cube(x)), [tf.constant(drawn(4))], [tf.ones([4], tf.float64)])
+    np.testing.assert_allclose(bent, 6 * drawn(4))
+    given = [tf.constant(drawn(4))], [tf.constant(drawn(4) + 1.0)]
+    found, want = (tf.jvp(lambda x, f=f: f(tf.sin(f(x))), *given) for f in (cube, lambda x: x**3))  # type: ignore[misc]
+    np.testing.assert_allclose(found, want)
+
+
+@pytest.mark.parametrize("grid", [0, -1, 2.5, "a", (1, 1, 1, 1), (1, 70000), lambda size: size - 2])
+def test_a_grid_that_no_gpu_takes_is_refused_everywhere(place: str, grid: Any) -> None:
+    op = tf.kernel_op(SOFT, name="soft", types="T", signature="(),()->()", host=soft_of, grid=grid)
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match="`soft` wants one to three whole numbers from 1 as `grid`"
+    ):
+        op(drawn(2), 2.0)
+
+
+@pytest.mark.parametrize("block", [0, 2048, (64, 64), (1, 1, 65), 32.0])
+def test_a_block_that_no_gpu_takes_is_refused_everywhere(place: str, block: Any) -> None:
+    op = tf.kernel_op(SOFT, name="soft", types="T", signature="(),()->()", host=soft_of, block=block)
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"`soft` wants .* as `block`, .*1024 in all"):
+        op(drawn(2), 2.0)
+
+
+@pytest.mark.parametrize("k", [2.5, 2**31, -(2**31) - 1, float("inf"), float("nan")])
+def test_a_number_that_its_declared_type_does_not_hold_is_refused_everywhere(place: str, k: float) -> None:
+    text = """__global__ void raised(const double* x, double* y, int size, int k) {
+        int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < size) y[i] = pow(x[i], (double)k); }"""
+    op = tf.kernel_op(text, signature="()->()", host=lambda x, k: x**k)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="`raised` declares its parameter `k` as int32"):
+        op(drawn(2), k=k)

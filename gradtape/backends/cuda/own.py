@@ -12,7 +12,7 @@ from gradtape.ir.bounded import Bounded
 from gradtape.ir.dtypes import DType
 from gradtape.ir.errors import InvalidArgumentError
 from gradtape.kernels.cuda_source import CudaSource
-from gradtape.ops.kernels import SIZE, KernelStep, Layout, values_of
+from gradtape.ops.kernels import KernelStep, Layout, values_of
 from gradtape.ops.op import Step
 
 KEPT = 64  # shapes of operands for which a launch is remembered
@@ -69,13 +69,12 @@ def _of_text(cuda: Cuda, op: KernelStep, layout: Layout, static: Mapping[str, An
     source = op.kernel.source
     assert source is not None
     grid, block, shared = op.kernel.grid(layout, static)
-    known = dict(static) | layout.sizes | {SIZE: layout.size}
+    numbers = iter(op.kernel.scalars(layout, static))
     places = {"operand": 0, "result": 0}
     arguments: list[Any] = []
     for p in source.parameters:
         if p.kind == "number":
-            dtype = layout.letters[p.type] if isinstance(p.type, str) else p.type
-            arguments.append(_number(op, p.name, known[p.name], dtype))
+            arguments.append(number(*next(numbers)))
         else:
             arguments.append((p.kind, places[p.kind]))
             places[p.kind] += 1
@@ -89,16 +88,6 @@ def _of_text(cuda: Cuda, op: KernelStep, layout: Layout, static: Mapping[str, An
         function(grid, block, given, shared_mem=shared)
 
     return launch
-
-
-def _number(op: KernelStep, name: str, value: Any, dtype: DType) -> Any:
-    """A number as its parameter is declared."""
-    if dtype.is_integer and (value != int(value) or not dtype.min <= value <= dtype.max):
-        raise InvalidArgumentError(
-            f"`{op.name}` declares its parameter `{name}` as {dtype.name}, which does not hold {value}. Declare "
-            "another type."
-        )
-    return number(value, dtype)
 
 
 def _loaded(cuda: Cuda, op: KernelStep, source: CudaSource, letters: Mapping[str, DType]) -> Any:
