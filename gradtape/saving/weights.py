@@ -12,6 +12,7 @@ import mmap
 import os
 import zlib
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -39,6 +40,7 @@ CODES = {
 }
 NAMES = {code: name for name, code in CODES.items()}
 DIGESTS = "digests"  # of arrays, with their names, dtypes and shapes, in the metadata
+NO_DIGEST = "00000000"  # of the length of all of them
 ROW = 4096  # bytes, of which a digest has sums
 ROWS = 64  # that are added up while they are near
 CHECKED = 1 << 24  # bytes of a file whose digests are looked at whenever it is read
@@ -65,14 +67,25 @@ def write_arrays(file: BinaryIO, arrays: Mapping[str, Any], about: Mapping[str, 
             "data_offsets": [end, end + a.nbytes],
         }
         end += a.nbytes
-    digests = {name: _digest(name, header[name], _bytes(a)) for name, a in placed}
-    known = {"format": "np", PAIRS: json.dumps(pairs), DIGESTS: json.dumps(digests), **(about or {})}
-    text = json.dumps({"__metadata__": known, **header}, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)
-    file.write(len(text).to_bytes(8, "little") + text)
-    for _, a in placed:
-        file.write(_bytes(a))
-    return 8 + len(text) + end
+
+    def head(digests: Mapping[str, str]) -> bytes:
+        known = {"format": "np", PAIRS: json.dumps(pairs), DIGESTS: json.dumps(digests), **(about or {})}
+        text = json.dumps({"__metadata__": known, **header}, separators=(",", ":")).encode()
+        text += b" " * (-len(text) % 8)
+        return len(text).to_bytes(8, "little") + text
+
+    begin = file.tell()
+    with ThreadPoolExecutor(1, "gradtape-digests") as aside:  # while the arrays are written
+        digests = aside.submit(lambda: {name: _digest(name, header[name], _bytes(a)) for name, a in placed})
+        length = file.write(head({name: NO_DIGEST for name, _ in placed}))
+        for _, a in placed:
+            file.write(_bytes(a))
+        text = head(digests.result())
+    assert len(text) == length
+    file.seek(begin)
+    file.write(text)
+    file.seek(0, os.SEEK_END)
+    return length + end
 
 
 def _bytes(array: Any) -> Any:
