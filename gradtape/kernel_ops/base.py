@@ -19,6 +19,8 @@ class KernelOp:
       parameters: the names of its static parameters.
     """
 
+    not_inside: str | None = "runs a kernel, of which no formula is known"  # why no scalar function may call it
+
     def __init__(self, name: str, names: Sequence[str], parameters: Sequence[str]) -> None:
         self.name, self.names, self.parameters = name, list(names), list(parameters)
         self.__name__ = name

@@ -136,6 +136,10 @@ def kernel_op(
         return of_text(kernel, name, options)
     if numba_cuda.is_kernel(kernel) and not numba_cuda.is_function(kernel):
         return of_compiled(kernel, name, options)
+    if not callable(kernel):
+        raise TypeError(
+            f"`kernel_op` wants a plain Python function, a text in CUDA C++ or a kernel of Numba's, got {kernel!r}."
+        )
     if given := [f.name for f in fields(options) if getattr(options, f.name) and f.name != "derivative"]:
         raise TypeError(f"`{given[0]}` belongs to kernels in CUDA C++ and of Numba's, not to plain Python functions.")
     function = numba_cuda.python_of(kernel) if numba_cuda.is_kernel(kernel) else kernel

@@ -17,6 +17,7 @@ from gradtape.ops.op import Step
 from gradtape.runtime.convert import convert_all
 from gradtape.runtime.dispatch import execute
 from gradtape.runtime.tensor import Tensor
+from gradtape.runtime.variable import Variable
 from gradtape.tracing.scalars import expressions, python_function
 
 KEPT = 64  # values of static parameters for which formulas are remembered
@@ -29,7 +30,8 @@ class ScalarKernel(KernelOp):
     def __init__(self, name: str, function: Callable[..., Any], derivative: Any) -> None:
         self.function = python_function(function)
         self.derivative = derivative
-        if derivative is None:  # else another scalar function that calls this one would lose it
+        self.not_inside = None if derivative is None else "has a derivative of its own, which would be lost inside"
+        if derivative is None:
             self.py_func = self.function
         self.signature = inspect.signature(self.function)
         kinds = {p.kind for p in self.signature.parameters.values()}
@@ -46,21 +48,25 @@ class ScalarKernel(KernelOp):
     def __call__(self, *operands: Any, **static: Any) -> Any:
         if self.usual is not None and not static and len(operands) == len(self.names):
             return self.usual(operands)
-        bound = self.signature.bind(*operands, **static)
+        try:
+            bound = self.signature.bind(*operands, **static)
+        except TypeError as e:
+            raise TypeError(f"`{self.name}` takes {self.signature}: {e}.") from None
         bound.apply_defaults()
         known = {n: v for n, v in bound.arguments.items() if n not in self.symbols}
-        try:
-            formula = self.formulas.find(tuple(known.items()), lambda: self._formula(known))
-        except TypeError as e:
-            if "unhashable" not in str(e):
-                raise
-            raise TypeError(f"The parameters of `{self.name}` that are given by name should be numbers: {e}.") from None
+        for n, v in known.items():
+            if isinstance(v, Tensor | Variable) or type(v).__hash__ is None:
+                raise TypeError(
+                    f"The parameters of `{self.name}` that are given by name should be numbers, got "
+                    f"{type(v).__name__} for `{n}`. Tensors are operands: put `{n}` before the `*`."
+                )
+        formula = self.formulas.find(tuple(known.items()), lambda: self._formula(known))
         if not static:
             self.usual = formula
         return formula([bound.arguments[n] for n in self.names])
 
     def _formula(self, known: dict[str, Any]) -> Formula:
-        found = expressions(self.function, self.symbols | known)
+        found = expressions(self.function, self.symbols | known, self.name)
         results = found if isinstance(found, tuple) else (found,)
         names = [s.leaf for s in self.symbols.values()]
         partials = self._partials(known, len(results))

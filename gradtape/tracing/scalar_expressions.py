@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import difflib
 import operator
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -275,7 +276,12 @@ class Expressions:
         inner = getattr(f, "py_func", f)
         if isinstance(inner, types.FunctionType) and not inner.__module__.startswith(("gradtape.", "numpy.", "numba.")):
             return self.function(inner, args, given)
-        raise self.refused(e, f"calls `{name}`, which is no function of single numbers")
+        if (why := getattr(f, "not_inside", None)) is not None:
+            raise self.refused(e, f"calls `{name}`, a kernel op that {why}")
+        there = {k.__name__ for k in OF_SCALARS}
+        near = difflib.get_close_matches(name, there, 1)
+        most_like = f" (the known one most like it is `{near[0]}`)" if near else ""
+        raise self.refused(e, f"calls `{name}`, which is not among the functions known here{most_like},")
 
     def items(self, over: ast.expr, scope: Scope) -> Iterable[Any]:
         """What a loop goes over, which is known."""
@@ -305,7 +311,7 @@ class Expressions:
         if self.steps > MOST_STEPS:
             raise self.refused(where, f"takes more than {MOST_STEPS} steps: its loops are unrolled")
 
-    def refused(self, where: ast.AST, what: str) -> NotScalar:
+    def refused(self, where: ast.AST | None, what: str) -> NotScalar:
         """The error for what a scalar function cannot do."""
         line = getattr(where, "lineno", None)
         at = "" if line is None else f" in line {line}"

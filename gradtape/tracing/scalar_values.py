@@ -27,6 +27,10 @@ class NotScalar(TypeError):
     """A function is no function of single numbers; the message says where, and what to do."""
 
 
+class NotNumber(NotScalar):
+    """A value is no number; the message goes on from the name of the function that computes with it."""
+
+
 POWERS: dict[Any, Callable[[Expr], Expr]] = {  # that are products
     1: lambda x: x,
     2: lambda x: call("square", x),
@@ -51,9 +55,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and not value.ndim):
         value = value.item()
     if not isinstance(value, bool | int | float):
-        raise NotScalar(
-            f"A scalar function computes with single numbers, got {value!r}. Make tensors and variables arguments."
-        )
+        raise NotNumber(f"computes with {value!r}, which is no single number (make tensors and variables arguments)")
     return value
 
 
@@ -107,10 +109,10 @@ def select(condition: Any, a: Any, b: Any) -> Any:
         return a if condition else b
     if isinstance(a, tuple | list) and isinstance(b, tuple | list):
         if len(a) != len(b):
-            raise NotScalar(f"Both sides of a choice should have as many values, got {len(a)} and {len(b)}.")
+            raise NotNumber(f"has {len(a)} values on one side of a choice, and {len(b)} on the other")
         return tuple(select(condition, x, y) for x, y in zip(a, b, strict=True))
     if isinstance(a, tuple | list) or isinstance(b, tuple | list):
-        raise NotScalar("There are several values on one side of a choice, and one on the other.")
+        raise NotNumber("has several values on one side of a choice, and one on the other")
     if a is b:
         return a
     if is_truth(a) and is_truth(b):

@@ -13,23 +13,36 @@ from typing import Any
 
 from gradtape.ir.expr import Expr
 from gradtape.tracing.scalar_expressions import MISSING, Expressions, Inner, Scope
-from gradtape.tracing.scalar_values import NotScalar, as_expressions, both, is_symbolic, negated, select, truth
+from gradtape.tracing.scalar_values import (
+    NotNumber,
+    NotScalar,
+    as_expressions,
+    both,
+    is_symbolic,
+    negated,
+    select,
+    truth,
+)
 from gradtape.tracing.sources import syntax_of
 
 DEEPEST = 50  # calls inside calls
 FELL, RETURNED, BROKE, CONTINUED = "fell", "returned", "broke", "continued"  # how statements end
 
 
-def expressions(f: Callable[..., Any], given: Mapping[str, Any]) -> Any:
+def expressions(f: Callable[..., Any], given: Mapping[str, Any], name: str = "") -> Any:
     """What a function returns, as an expression or a tuple of expressions, for values of its parameters: symbols, or
-    numbers that are known.
+    numbers that are known. `name`: as messages call it.
 
     Raises:
       NoSource: its source is not known.
       NotScalar: it does more than single numbers allow.
     """
     f = python_function(f)
-    return as_expressions(Walk(f.__name__).function(f, (), given))
+    walk = Walk(name or f.__name__)
+    try:
+        return as_expressions(walk.function(f, (), given))
+    except NotNumber as e:
+        raise walk.refused(None, str(e)) from None
 
 
 def python_function(f: Any) -> types.FunctionType:

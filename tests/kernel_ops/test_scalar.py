@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import builtins
 import inspect
 import math
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -111,6 +113,10 @@ def test_static_parameters_are_numbers_of_the_formula() -> None:
         scaled(x, other=1)
     with pytest.raises(TypeError, match="should be numbers"):
         scaled(x, times=[2.0])
+    with pytest.raises(
+        TypeError, match=r"`scaled` .* should be numbers, got .*Tensor for `times`\. Tensors are operands"
+    ):
+        scaled(x, times=x)
 
 
 def test_several_results_are_several_tensors() -> None:
@@ -272,11 +278,15 @@ def uneven(x):
         (endless, "`while` whose condition depends on an operand in line"),
         (of_elements, "a single number"),
         (attribute, "its `shape`"),
-        (unknown_call, "calls `open`"),
+        (unknown_call, "calls `open`, which is not among the functions known here"),
+        (lambda x: math.hypot(x, 1.0) + x, "calls `hypot`, which is not among"),
+        (lambda x: math.gamma(x), "known one most like it is `lgamma`"),
+        (lambda x: TENSOR if x > 0 else x, "`scalar_function` computes with"),
+        (3, "`kernel_op` wants a plain Python function, .* got 3"),
         (nothing, "a value in every case"),
         (one_sided, "`a` has a value on one side"),
         (long_loop, "loops are unrolled"),
-        (of_tensor, "Make tensors and variables arguments"),
+        (of_tensor, r"function `of_tensor` computes with .*make tensors and variables arguments\) in line"),
         (statement, "a statement `with`"),
         (whole_number, "math.floor"),
         (wrong_count, "calls `exp`"),
@@ -309,7 +319,7 @@ def test_wrong_operands_are_refused_as_those_of_any_op() -> None:
         op(tf.ones([2]), tf.ones([3]))
     with pytest.raises(tf.errors.InvalidArgumentError, match="one dtype"):
         op(tf.ones([2]), tf.ones([2], tf.float64))
-    with pytest.raises(TypeError, match="missing a required argument"):
+    with pytest.raises(TypeError, match=r"`scalar_function` takes \(x, y\): missing a required argument: 'y'"):
         op(tf.ones([2]))
     with pytest.raises(TypeError, match="a partial for each"):
         tf.kernel_op(lambda x, y: x, derivative=lambda x: 1.0)(1.0, 2.0)
@@ -331,7 +341,7 @@ def test_kernel_ops_of_numbers_call_each_other_and_are_made_with_options() -> No
     quarter = tf.kernel_op(lambda x: half(half(x)))
     assert (half.name, float(quarter(1.0))) == ("halved", 0.25)
     rounded = tf.kernel_op(lambda x: round(x), name="rounded", derivative=lambda x: 1.0)
-    with pytest.raises(TypeError, match="calls `rounded`"):
+    with pytest.raises(TypeError, match="calls `rounded`, a kernel op that has a derivative of its own"):
         tf.kernel_op(lambda x: rounded(x) + 1)(1.0)
 
 
@@ -384,3 +394,14 @@ def test_an_unrolled_loop_grows_by_its_steps() -> None:
         root = op(a, steps=60)
     np.testing.assert_allclose(root.numpy(), [0.5, 3.0])
     np.testing.assert_allclose(tape.gradient(root, a).numpy(), [1.0, 1 / 6])
+
+
+@pytest.mark.parametrize("module", [builtins, math], ids=lambda m: m.__name__)
+def test_the_manual_names_the_functions_that_may_be_called(module: Any) -> None:
+    text = Path("docs/own_kernels.md").read_text(encoding="utf-8")
+    begin = text.index("Of Python's functions it may call" if module is builtins else "Of `math`: ")
+    named = re.findall(
+        r"`(\w+)`", text[begin : text.index("Of `math`: " if module is builtins else "Of NumPy: ", begin)]
+    )
+    known = {n for n, f in vars(module).items() if callable(f) and f in OF_SCALARS} - {"int"}  # which says what to use
+    assert set(named) - {"math"} == known
