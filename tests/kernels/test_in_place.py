@@ -233,5 +233,5 @@ def test_a_value_that_passes_through_a_kernel_is_not(made: list[tuple[int, ...]]
 def test_small_arrays_are_left_alone() -> None:
     x = Value(aval((4, 4), float64))
     g = emit("contract", x, x, subscripts="ij,jk->ik")
-    memory = program._Memory(graph := fuse(Graph([x], [emit("exp", emit("negative", g))]), spells), graph.nodes, {})
+    memory = program.Memory(graph := fuse(Graph([x], [emit("exp", emit("negative", g))]), spells), graph.nodes, {})
     assert [memory.pairs(at) for at, n in enumerate(graph.nodes) if isinstance(n.step.op, Fused)] == [[]]
