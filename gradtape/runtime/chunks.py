@@ -25,7 +25,8 @@ from gradtape.kernels.memory import POOL
 from gradtape.ops.comparison import SELECT
 from gradtape.ops.op import emit
 from gradtape.ops.reductions import REDUCE_SUM
-from gradtape.runtime.backward import PROGRAMS, CompiledGraph
+from gradtape.runtime.backward import PROGRAMS
+from gradtape.runtime.compiled import CompiledGraph
 from gradtape.runtime.devices import DEVICES, empty_beside, is_on_device, on_host
 from gradtape.runtime.dispatch import execute, unary
 from gradtape.runtime.jacobian import reachable, vectorized_rows

@@ -12,7 +12,7 @@ from gradtape.ops.arithmetic import ASSIGNED
 from gradtape.ops.call import EFFECTFUL
 from gradtape.ops.host import host_step
 from gradtape.ops.op import Step, apply
-from gradtape.runtime.backward import CompiledGraph
+from gradtape.runtime.compiled import CompiledGraph
 from gradtape.runtime.tensor import SymbolicTensor, Tensor, wrap
 from gradtape.runtime.trace import FunctionTracer, Tracer, outside, state_tracer
 from gradtape.transforms.dependence import leaves

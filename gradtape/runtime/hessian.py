@@ -14,7 +14,8 @@ from gradtape.ir.index import Index
 from gradtape.ops.call import HostRule
 from gradtape.ops.op import constant, emit
 from gradtape.ops.placement import Place, Product, assemble
-from gradtape.runtime.backward import PROGRAMS, CompiledGraph
+from gradtape.runtime.backward import PROGRAMS
+from gradtape.runtime.compiled import CompiledGraph
 from gradtape.runtime.jacobian import RowsProgram, cheaper
 from gradtape.runtime.record import Path, Recorder, TrieNode
 from gradtape.runtime.rules import TracedRule, by_structure, inlined, traced_rule

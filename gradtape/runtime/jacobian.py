@@ -18,7 +18,8 @@ from gradtape.ops.checks import CHECK_NUMERICS
 from gradtape.ops.comparison import SELECT
 from gradtape.ops.layout import CONCAT, RESHAPE, TRANSPOSE
 from gradtape.ops.op import constant, emit
-from gradtape.runtime.backward import PROGRAMS, CompiledGraph, gradients
+from gradtape.runtime.backward import PROGRAMS, gradients
+from gradtape.runtime.compiled import CompiledGraph
 from gradtape.runtime.dispatch import execute, unary
 from gradtape.runtime.pullback import Backward, traced_backward
 from gradtape.runtime.record import Path, Recorder, TrieNode

@@ -6,8 +6,8 @@ from typing import Any
 
 from gradtape.ir.aval import aval
 from gradtape.ir.graph import Graph
-from gradtape.runtime.backward import CompiledGraph
 from gradtape.runtime.chunks import Chunking, chunk_program, chunks_of
+from gradtape.runtime.compiled import CompiledGraph
 from gradtape.runtime.record import Recorder
 from gradtape.runtime.structured import structured_program
 from gradtape.transforms.cost import elements, multiply_adds

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from gradtape.ir.graph import Graph, Value, order
 from gradtape.ops.call import HostRule
-from gradtape.runtime.backward import CompiledGraph
+from gradtape.runtime.compiled import CompiledGraph
 from gradtape.runtime.record import Path, Recorder
 from gradtape.runtime.rules import TracedRule, by_structure, inlined, traced_rule
 from gradtape.runtime.tensor import Tensor

@@ -11,7 +11,7 @@ from gradtape.ir.bounded import Bounded
 from gradtape.ir.graph import Graph, Node, Value, order, structure
 from gradtape.ops.call import HostRule, bent
 from gradtape.ops.op import Step
-from gradtape.runtime.backward import CompiledGraph
+from gradtape.runtime.compiled import CompiledGraph
 from gradtape.runtime.effects import apart
 from gradtape.runtime.pushing import pushed_by, transposed
 from gradtape.runtime.record import Path, Rule, TrieNode

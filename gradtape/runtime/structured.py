@@ -12,7 +12,8 @@ from gradtape.ir.dtypes import float32
 from gradtape.ir.graph import Graph, Value
 from gradtape.ir.shapes import shape_text, size_of
 from gradtape.ops.layout import TRANSPOSE
-from gradtape.runtime.backward import PROGRAMS, CompiledGraph
+from gradtape.runtime.backward import PROGRAMS
+from gradtape.runtime.compiled import CompiledGraph
 from gradtape.runtime.convert import convert
 from gradtape.runtime.dispatch import unary
 from gradtape.runtime.jacobian import Choice, chosen

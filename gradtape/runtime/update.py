@@ -22,7 +22,7 @@ from gradtape.kernels.elementwise import BackgroundLoop, ElementwiseProgram, Ste
 from gradtape.ops.composite import Composite
 from gradtape.ops.op import Constant
 from gradtape.ops.pointwise import Pointwise
-from gradtape.runtime.backward import CompiledGraph
+from gradtape.runtime.compiled import CompiledGraph
 from gradtape.runtime.convert import convert
 from gradtape.runtime.devices import is_on_device, on_host
 from gradtape.runtime.state import STATE, quietly

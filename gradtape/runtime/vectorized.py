@@ -12,7 +12,7 @@ from gradtape.ir.aval import Aval, aval
 from gradtape.ir.bounded import Bounded
 from gradtape.ir.graph import Graph, Value, structure
 from gradtape.ops.layout import BROADCAST_TO
-from gradtape.runtime.backward import CompiledGraph
+from gradtape.runtime.compiled import CompiledGraph
 from gradtape.runtime.dispatch import unary
 from gradtape.runtime.hosted import ORDER
 from gradtape.runtime.state import STATE

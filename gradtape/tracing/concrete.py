@@ -17,8 +17,8 @@ from gradtape.ir.aval import Aval
 from gradtape.ir.graph import Graph, Value
 from gradtape.kernels.memory import is_whole
 from gradtape.ops.op import constant
-from gradtape.runtime.backward import CompiledGraph
 from gradtape.runtime.collector import put_off
+from gradtape.runtime.compiled import CompiledGraph
 from gradtape.runtime.convert import convert, is_shared
 from gradtape.runtime.devices import DEVICES, is_on_device
 from gradtape.runtime.state import STATE

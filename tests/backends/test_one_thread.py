@@ -10,12 +10,19 @@ from typing import Any
 import numpy as np
 import pytest
 
+import gradtape as tf
 from gradtape.backends import one_thread
 from gradtape.backends.gemm import compile_contraction
 from gradtape.backends.one_thread import OneThread, in_one_thread, multiply, share_products
 from gradtape.backends.pieces import in_pieces
+from gradtape.ir.aval import aval
+from gradtape.ir.dtypes import float64
+from gradtape.ir.graph import Graph, Value
 from gradtape.kernels import loops
 from gradtape.kernels.loops import share
+from gradtape.ops.op import emit
+from gradtape.runtime import compiled
+from gradtape.runtime.compiled import CompiledGraph
 
 
 class Blas:
@@ -183,3 +190,23 @@ def test_helpers_stay_off_the_core_of_the_thread_that_calls(monkeypatch: pytest.
     assert sorted(seen) == [(0, 1), (1, 2)] and helpers.ids == []
     assert helpers.pool is not None
     helpers.pool.shutdown()
+
+
+def test_graphs_run_in_threads_of_ours_alone_and_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Graph] = []
+
+    def noted(program: Any, graph: Graph) -> Any:
+        seen.append(graph)
+        return program
+
+    monkeypatch.setattr(compiled, "threaded", noted)
+    x = Value(aval((3,), float64))
+    graph = CompiledGraph(Graph([x], [emit("exp", emit("sin", x))]))
+    t = tf.constant([1.0, 2.0, 3.0], tf.float64)
+    graph([t])
+    assert len(seen) == 1
+    with tf.GradientTape() as tape:
+        tape.watch(t)
+        (y,) = graph([t])
+    assert len(seen) == 2
+    np.testing.assert_allclose(tape.gradient(y, t), np.exp(np.sin(t)) * np.cos(t))

@@ -11,7 +11,7 @@ from gradtape.ir.aval import aval
 from gradtape.ir.dtypes import float64
 from gradtape.ir.graph import Graph, Value
 from gradtape.ops.op import constant, emit
-from gradtape.runtime.backward import CompiledGraph
+from gradtape.runtime.compiled import CompiledGraph
 from gradtape.transforms.linearity import is_linear
 from tests.jacobian.programs import normal
 
