@@ -36,6 +36,7 @@ def prefetch_to_device(device: Any, buffer_size: Any = None) -> Callable[[Iterab
 
     Raises:
       ValueError: what is no name of a device, or a buffer for no batch.
+      TypeError: what is no iterable, where the function is called.
 
     >>> import gradtape as tf
     >>> batches = [{"x": np.ones([2, 3]), "label": np.array([0, 1])} for _ in range(3)]
@@ -59,6 +60,8 @@ class Prefetched:
     """Batches as tensors; `ahead` of them on their way to the device, 0: all stay on the host."""
 
     def __init__(self, batches: Iterable[Any], ahead: int) -> None:
+        if not isinstance(batches, Iterable):
+            raise TypeError(f"`prefetch_to_device` takes an iterable of batches, got {type(batches).__name__}.")
         self.batches, self.ahead = batches, ahead
 
     def __iter__(self) -> Iterator[Any]:

@@ -111,3 +111,8 @@ def test_wrong_arguments() -> None:
         to_gpu("/GPU:0", 0)
     with pytest.raises(ValueError, match="device spec"):
         to_gpu("/TPUS:0")
+
+
+def test_what_is_no_iterable_is_refused() -> None:
+    with pytest.raises(TypeError, match="takes an iterable of batches, got int"):
+        tf.data.experimental.prefetch_to_device("/GPU:0")(3)
