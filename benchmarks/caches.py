@@ -14,7 +14,7 @@ import gradtape as tf
 from benchmarks.workload import Count, Figure, Setting
 from gradtape.backends import cpu
 from gradtape.ops.op import Step as Operation
-from gradtape.runtime import backward
+from gradtape.runtime import backward, compiled
 from gradtape.runtime.backward import PROGRAMS
 from gradtape.runtime.record import TRIE, Recorder
 
@@ -115,8 +115,8 @@ def counting() -> Iterator[Counter[str]]:
 
     with (
         counted(backward, "pull_back", "differentiated"),
-        counted(backward, "augmented", "differentiated"),
-        counted(backward, "simplify", "simplified"),
+        counted(compiled, "augmented", "differentiated"),
+        counted(compiled, "simplify", "simplified"),
         counted(cpu, "compile_graph", "compiled"),
         counted(Recorder, "_grow", "structures"),
         counted(Operation, "infer", "shapes inferred"),
