@@ -30,7 +30,7 @@ def model(size: int) -> Any:
 
 
 def copied(path: Path, to: Path, settled: bool) -> None:
-    """A plain copy; `settled`: brought to the disk, as a saved model is."""
+    """A plain copy to a new file; `settled`: brought to the disk, as a saved model is."""
     shutil.copyfile(path, to)
     if settled:
         with open(to, "rb+") as file:
@@ -50,8 +50,8 @@ def _figures(made: Any, folder: Path, tries: int) -> list[Figure]:
     for _ in range(tries):
         weights = next((folder / "model").glob("*.safetensors"))
         size = weights.stat().st_size
-        plain.append(_seconds(lambda w=weights: copied(w, folder / "copy", False)))
-        settled.append(_seconds(lambda w=weights: copied(w, folder / "copy", True)))
+        plain.append(_seconds(lambda w=weights: copied(w, folder / "copy", False), folder / "copy"))
+        settled.append(_seconds(lambda w=weights: copied(w, folder / "copy", True), folder / "copy"))
         both.append(_seconds(lambda: (tf.saved_model.save(made, folder / "model"), _read(folder))))
         load.append(_seconds(lambda: _read(folder)))
     times = {k: (min(v), statistics.median(v)) for k, v in zip("psbl", (plain, settled, both, load), strict=True)}
@@ -74,7 +74,11 @@ def _shown(pair: tuple[float, float]) -> str:
     return f"{pair[0]:.3f} (median {pair[1]:.3f})"
 
 
-def _seconds(f: Callable[[], Any]) -> float:
+def _seconds(f: Callable[[], Any], gone: Path | None = None) -> float:
+    """How long it takes, when the system has given back the room of removed files; `gone`: one that is to be."""
+    if gone is not None:
+        gone.unlink(missing_ok=True)
+    time.sleep(0.1)
     begin = time.perf_counter()
     f()
     return time.perf_counter() - begin

@@ -4,6 +4,7 @@ Code that was generated from the user's (converted `if` and `while` statements) 
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import weakref
@@ -12,14 +13,21 @@ from types import CodeType, FrameType
 
 PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
 CONVERTED = os.path.join(PACKAGE, "tracing") + os.sep  # what converted code calls in the place of statements
-SKIPPED: list[str] = [PACKAGE]  # beginnings of file names that are not the user's
+SKIPPED: list[str] = [PACKAGE]  # beginnings of file names that are not the user's; see `skip`
 TRANSLATIONS: dict[str, Callable[[int], tuple[str, int]]] = {}  # by name of a generated file
 NOTES: weakref.WeakKeyDictionary[CodeType, str] = weakref.WeakKeyDictionary()  # what is to be said of a function
 
 
+@functools.cache
 def is_own_file(name: str) -> bool:
     """Whether a file belongs to the package, or to the library that converts code for it."""
     return name.startswith(tuple(SKIPPED))
+
+
+def skip(folder: str) -> None:
+    """Take the files in a folder for none of the user's."""
+    SKIPPED.append(folder + os.sep)
+    is_own_file.cache_clear()
 
 
 def is_own(frame: FrameType) -> bool:
@@ -55,7 +63,7 @@ def asked_by_user(depth: int) -> bool:
 def user_frame() -> FrameType:
     """The innermost frame that is the user's."""
     frame = sys._getframe(1)
-    while frame.f_back is not None and is_own(frame):
+    while frame.f_back is not None and is_own_file(frame.f_code.co_filename):
         frame = frame.f_back
     return frame
 

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import io
 import json
 import os
 import secrets
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, BinaryIO
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
 
 from gradtape.saving.damage import Damaged, fields
 from gradtape.version import __version__
@@ -25,17 +27,57 @@ except ImportError:  # where the system has none
 SAVING = threading.RLock()
 MAX_JSON = 1 << 31  # bytes
 PART = ".part"  # at the end of names of files that are being written
+STEP = 1 << 24  # bytes after which what was written is brought to the disk while more is written
+
+
+class Settling(io.FileIO):
+    """A new file that goes to the disk while it is written."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path, "x")
+        self._fresh = 0  # bytes written since the disk was last asked to take them
+        self._aside: ThreadPoolExecutor | None = None
+        self._asked: Future[None] | None = None
+
+    def write(self, data: Any) -> int:
+        view = memoryview(data).cast("B")
+        done = 0
+        while done < len(view):  # one call of the system may take a part
+            done += super().write(view[done : done + STEP])
+            self._ask(done)
+        return done
+
+    def _ask(self, more: int) -> None:
+        self._fresh += more
+        if self._fresh < STEP or (self._asked is not None and not self._asked.done()):
+            return
+        if self._aside is None:
+            self._aside = ThreadPoolExecutor(1, "gradtape-settling")
+        if self._asked is not None:
+            self._asked.result()  # an error of the disk
+        self._asked, self._fresh = self._aside.submit(os.fsync, self.fileno()), 0
+
+    def settle(self) -> None:
+        """Wait until all is on the disk."""
+        if self._asked is not None:
+            self._asked.result()
+        os.fsync(self.fileno())
+
+    def close(self) -> None:
+        if self._aside is not None:
+            self._aside.shutdown()  # nobody else may get the number of the file before
+            self._aside = None
+        super().close()
 
 
 @contextlib.contextmanager
-def whole(path: str) -> Iterator[BinaryIO]:
+def whole(path: str) -> Iterator[Settling]:
     """A file that gets its name when the block ends well, and is gone when it does not."""
     part = f"{path}.{secrets.token_hex(4)}{PART}"
     try:
-        with open(part, "wb") as file:
+        with Settling(part) as file:
             yield file
-            file.flush()
-            os.fsync(file.fileno())
+            file.settle()
         os.replace(part, path)
     except BaseException:
         with contextlib.suppress(FileNotFoundError):
@@ -73,8 +115,19 @@ def sweep(folder: str, is_ours: Callable[[str], bool], kept: Iterable[str]) -> N
     wanted = set(kept)
     for name in os.listdir(folder):
         if name not in wanted and is_ours(name):
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(os.path.join(folder, name))
+            remove(os.path.join(folder, name))
+
+
+def remove(path: str) -> None:
+    """Remove a file, if it is there. A large one gives its room back aside, which takes the system a while."""
+    with contextlib.suppress(FileNotFoundError):
+        large = fcntl is not None and os.path.getsize(path) > STEP  # elsewhere, nobody removes what is open
+        handle = os.open(path, os.O_RDONLY) if large else None
+        try:
+            os.unlink(path)
+        finally:
+            if handle is not None:
+                threading.Thread(target=os.close, args=(handle,), name="gradtape-removing").start()
 
 
 def sealed(kind: str, version: int, content: Any) -> bytes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
 from collections.abc import Callable
@@ -10,6 +9,7 @@ from typing import Any
 
 from gradtape.runtime.trace import outside
 from gradtape.saving.checkpoint import SUFFIX, Checkpoint
+from gradtape.saving.files import remove
 from gradtape.saving.states import record, state_of
 
 
@@ -118,8 +118,7 @@ class CheckpointManager:
         gone = self._too_many()
         record(path, list(self._kept), list(self._kept.values()), self._preserved)
         for old in gone:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(old + SUFFIX)
+            remove(old + SUFFIX)
         return path
 
     def _is_due(self, step: int | None) -> bool:

@@ -9,7 +9,7 @@ import os
 from types import ModuleType
 from typing import Any
 
-from gradtape.runtime.places import SKIPPED, TRANSLATIONS
+from gradtape.runtime.places import TRANSLATIONS, skip
 
 assert importlib.util is not None
 
@@ -24,7 +24,7 @@ class Library:
         from malt.operators import function_wrappers, py_builtins, variables
         from malt.pyct import inspect_utils
 
-        SKIPPED.append(os.path.dirname(malt.__file__) + os.sep)
+        skip(os.path.dirname(malt.__file__))
         self.is_allowed, self.is_unsupported = conversion.is_allowlisted, conversion.is_unsupported
         self.is_builtin = inspect_utils.isbuiltin
         self.builtins, self.variables = py_builtins, variables
