@@ -251,6 +251,7 @@ from gradtape.runtime.variable import Variable
 from gradtape.saving import saved_model, train
 from gradtape.tape import GradientTape
 from gradtape.tracing.signatures import TensorSpec
+from gradtape.tracing.tensor_array import TensorArray
 from gradtape.version import __version__
 
 newaxis = None
@@ -269,6 +270,7 @@ __all__ = [
     "NotVectorizable",
     "RegisterGradient",
     "Tensor",
+    "TensorArray",
     "TensorShape",
     "TensorSpec",
     "UnconnectedGradients",

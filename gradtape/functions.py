@@ -23,6 +23,7 @@ from gradtape.runtime.state import STATE, replaced_gradients
 from gradtape.runtime.tensor import EagerTensor, SymbolicTensorError, Tensor
 from gradtape.runtime.variable import Variable
 from gradtape.tracing import conversion
+from gradtape.tracing.carried import expanded
 from gradtape.tracing.concrete import TRACING, ConcreteFunction, Trace, tensor_places
 from gradtape.tracing.open import OpenTrace, TraceForEachShape
 from gradtape.tracing.replaying import Capturing
@@ -242,7 +243,7 @@ class Function:
         if signature is not None:
             given = (*self._checked(given[: len(signature)], signature), *given[len(signature) :])
         arguments: Any = (given, bound.kwargs)
-        leaves, spec = optree.tree_flatten(arguments, none_is_leaf=True)
+        leaves, spec = optree.tree_flatten(expanded(arguments), none_is_leaf=True)
         return [as_argument(x) for x in leaves], spec
 
     def _checked(self, given: Sequence[Any], signature: tuple[Any, ...]) -> list[Any]:

@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from gradtape.backends.rows_in_place import chains_of, rewritten
 from gradtape.ir.graph import Graph
 from gradtape.ops.op import Step
 
 Kernel = Callable[..., Any]
-Compile = Callable[[Graph], Kernel]  # a graph to the function that runs it
+
+
+@dataclass(frozen=True)
+class Compile:
+    """From a graph to the function that runs it: to the nodes that run, and those to the function."""
+
+    prepared: Callable[[Graph], Graph]
+    compiled: Callable[[Graph], Kernel]
+
+    def __call__(self, graph: Graph) -> Kernel:
+        return self.compiled(self.prepared(graph))
 
 
 class Stack(list[Any]):
@@ -34,13 +46,26 @@ def cond(step: Step, program_of: Compile) -> Kernel:
     return run
 
 
+def _body(step: Step, program_of: Compile) -> tuple[Kernel, list[int]]:
+    """What runs the body of a loop, and which of the carried arrays it changes in their own memory."""
+    body = program_of.prepared(step.params["body"])
+    chains = chains_of(body, step.params["carried"])
+    return program_of.compiled(rewritten(body, chains)), [j for j, chain in chains.written.items() if chain]
+
+
+def _begun(carry: tuple[Any, ...], written: list[int]) -> tuple[Any, ...]:
+    """What a loop carries first: arrays that it writes to are its own."""
+    return tuple(x.copy() if j in written else x for j, x in enumerate(carry)) if written else carry
+
+
 def while_loop(step: Step, program_of: Compile) -> Kernel:
-    test, body = (program_of(step.params[k]) for k in ("test", "body"))
+    test = program_of(step.params["test"])
+    body, written = _body(step, program_of)
     n = step.params["carried"]
     pushes = len(step.params["body"].outputs) - n
 
     def run(*operands: Any) -> Any:
-        carry, constants = operands[:n], operands[n:]
+        carry, constants = _begun(operands[:n], written), operands[n:]
         stacks = [Stack() for _ in range(pushes)]
         trips = 0
         while test(*carry, *constants)[0]:
@@ -55,12 +80,12 @@ def while_loop(step: Step, program_of: Compile) -> Kernel:
 
 
 def scan(step: Step, program_of: Compile) -> Kernel:
-    body = program_of(step.params["body"])
+    body, written = _body(step, program_of)
     n, k, backwards = step.params["carried"], step.params["constants"], step.params["reverse"]
     pushes = len(step.params["body"].outputs) - n
 
     def run(trips: Any, *operands: Any) -> Any:
-        carry, constants, given = operands[:n], operands[n : n + k], operands[n + k :]
+        carry, constants, given = _begun(operands[:n], written), operands[n : n + k], operands[n + k :]
         stacks = [Stack([None] * int(trips)) for _ in range(pushes)]
         at = range(int(trips))
         for t in reversed(at) if backwards else at:

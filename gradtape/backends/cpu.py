@@ -202,11 +202,12 @@ def _assemble(step: Step) -> Kernel:
 
 
 def _constant(step: Step) -> Kernel:
-    value = np.asarray(step.params["value"]).astype(step.params["dtype"].numpy_dtype)[()]
+    dtype = step.params["dtype"].numpy_dtype
+    value = np.asarray(step.params["value"]).astype(dtype)[()]
     shape = step.params["shape"]
     if not shape:
         return lambda: value
-    return lambda: np.full(shape, value, value.dtype)
+    return lambda: np.full(shape, value, dtype)
 
 
 def _positions(step: Step) -> Kernel:
@@ -216,7 +217,8 @@ def _positions(step: Step) -> Kernel:
 
 def _around_graphs(rule: Callable[[Step, control.Compile], Kernel]) -> Callable[[Step], Kernel]:
     """The function of a branch or a loop, which runs the programs of its graphs."""
-    return lambda step: rule(step, lambda graph: compile_graph(graph, lower))
+    program_of = control.Compile(lambda graph: graph, lambda graph: compile_graph(graph, lower))
+    return lambda step: rule(step, program_of)
 
 
 RULES: dict[type, Callable[[Step], Kernel]] = {

@@ -31,6 +31,9 @@ class SymbolicRange:
         """The next number."""
         return at + self.step
 
+    def note(self, at: Tensor) -> None:
+        """Nothing is known of it."""
+
     def __iter__(self) -> Any:
         raise _no_tensor()
 

@@ -17,19 +17,23 @@ from gradtape.runtime.convert import convert
 from gradtape.runtime.dispatch import binary, unary
 from gradtape.runtime.places import place_of, user_frame
 from gradtape.runtime.tensor import Tensor
+from gradtape.tracing.carried import Outgrown, check_size, expanded, widened
+from gradtape.tracing.tensor_array import TensorArray
 
 _NOT_EQUAL: Step = NOT_EQUAL.bind()
 _SCALAR: Step = RESHAPE.bind(shape=())
 
 
 class Packed:
-    """The tensors of a structure and what rebuilds it; None stays None."""
+    """The tensors of a structure and what rebuilds it; None stays None. `is_whole`: arrays are among its tensors, else
+    they are leaves themselves."""
 
-    def __init__(self, structure: Any) -> None:
-        leaves, self.spec = flatten(structure)
+    def __init__(self, structure: Any, is_whole: bool = True) -> None:
+        self.is_whole = is_whole
+        leaves, self.spec = flatten(expanded(structure) if is_whole else structure)
         self.held = [x is not None for x in leaves]
         self.whole = all(self.held)
-        self.tensors = [convert(x) for x in leaves if x is not None]
+        self.tensors: list[Any] = [x if isinstance(x, TensorArray) else convert(x) for x in leaves if x is not None]
 
     def with_tensors(self, tensors: Sequence[Any]) -> Any:
         """The structure with other tensors."""
@@ -97,7 +101,7 @@ def while_loop(
     Raises:
       ValueError: `body` returns another structure; while tracing, another shape.
     """
-    first = Packed(start)
+    first = Packed(start, is_whole=False)
     state = list(first.tensors)
     rounds = None if limit is None else convert(limit)
     done = 0
@@ -114,7 +118,12 @@ def while_loop(
             return first.with_tensors(state)
         state = _after(body, first, state)
         done += 1
-    return first.with_tensors(_staged(test, body, first, state, rounds, done, who))
+    while True:
+        now = Packed(first.with_tensors(state))
+        try:
+            return now.with_tensors(_staged(test, body, now, list(now.tensors), rounds, done, who))
+        except Outgrown as e:
+            state = list(widened(state, [x for x in flatten(e.after)[0] if x is not None]))
 
 
 def _staged(
@@ -149,16 +158,20 @@ def _arguments(first: Packed, state: Sequence[Tensor]) -> tuple[Any, ...]:
     return tuple(whole) if isinstance(whole, list | tuple) else (whole,)
 
 
-def _after(body: Callable[..., Any], first: Packed, state: Sequence[Tensor]) -> list[Tensor]:
+def _after(body: Callable[..., Any], first: Packed, state: Sequence[Any]) -> list[Any]:
     """The loop variables after one round."""
     now = _arguments(first, state)
     result = body(*now)
     if not isinstance(result, list | tuple) or (len(now) == 1 and not _matches(result, now)):
         result = (result,)
-    new = [x for x in flatten(tuple(result))[0] if x is not None]
+    result = tuple(result)
+    if first.is_whole:
+        check_size(_arguments(first, state), result)  # anew: a write has told the arrays of `now` their shape
+        result = expanded(result)
+    new = [x for x in flatten(result)[0] if x is not None]
     if len(new) != len(state):
         raise ValueError(f"`body` should return {len(state)} loop variables, got {len(new)}.")
-    return [convert(x, s.dtype) if not isinstance(x, Tensor) else x for x, s in zip(new, state, strict=True)]
+    return [x if isinstance(x, Tensor | TensorArray) else convert(x, s.dtype) for x, s in zip(new, state, strict=True)]
 
 
 def _matches(result: Any, now: tuple[Any, ...]) -> bool:

@@ -32,6 +32,7 @@ from gradtape.tracing.actions import Action, Block, Slot, World
 from gradtape.tracing.concrete import TRACING, Trace
 from gradtape.tracing.replaying import Capturing
 from gradtape.tracing.status import MARK
+from gradtape.tracing.tensor_array import TensorArray
 
 MAX_SHAPES = 256  # per trace
 GUESSES = (2, 1, 3, 4, 5, 6, 7, 8, 16, 24, 64, 120, 720)  # of unknown sizes, where no call says what they are
@@ -40,6 +41,7 @@ OBJECTS = (
     Recording,
     ForwardAccumulator,
     SymbolicRange,
+    TensorArray,
 )  # what our functions return that is neither tensor nor constant
 
 

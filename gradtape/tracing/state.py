@@ -16,6 +16,7 @@ from gradtape.runtime.convert import convert
 from gradtape.runtime.places import place_of, user_frame
 from gradtape.runtime.tensor import SymbolicTensor, Tensor
 from gradtape.runtime.variable import Variable
+from gradtape.tracing.carried import check_size, expanded, widened
 
 
 def is_number(x: Any) -> bool:
@@ -98,8 +99,8 @@ def pair_up(name: str, values: tuple[Any, Any], names: Names, opposite: Any) -> 
                 raise ValueError(f"{place_of(user_frame())}: '{name}' must also be initialized in the {where} branch.")
             leaves, spec = flatten(other)
             return Joined([(_Missing(), x) if not k else (x, _Missing()) for x in leaves], spec)
-    leaves, spec = flatten(a)
-    others, other_spec = flatten(b)
+    leaves, spec = flatten(expanded(a))
+    others, other_spec = flatten(expanded(b))
     if spec != other_spec:
         raise TypeError(
             f"{place_of(user_frame())}: '{name}' must have the same nested structure in both branches, got {a!r} and "
@@ -123,7 +124,7 @@ class Names:
     def __init__(self, names: Sequence[str], library: Any, values: Sequence[Any] = ()) -> None:
         self.names, self.library = list(names), library
         self.values = list(values)
-        self.parts = [flatten(v) for v in values]
+        self.parts = [flatten(expanded(v)) for v in values]
         self.dtypes: dict[int, DType] = {}  # of Python numbers, by the number of the leaf
         self.fresh: list[tuple[int, Any]] = []  # names without a value before the loop, with their structures after
 
@@ -151,6 +152,10 @@ class Names:
             return False
         self.dtypes[e.at] = e.to.dtype
         return True
+
+    def widened(self, after: Sequence[Any]) -> Names:
+        """The same names with arrays as large as they are after a round."""
+        return Names(self.names, self.library, [widened(x, y) for x, y in zip(self.values, after, strict=True)])
 
     def inside(self, now: Sequence[Tensor]) -> list[Any]:
         """The names' values at the beginning of a round."""
@@ -183,13 +188,15 @@ class Names:
         Raises:
           TypeError: a name becomes something that no tensor can be.
           ValueError: a name has another structure than before.
+          Outgrown: an array is larger than before.
         """
+        check_size(tuple(self.values), tuple(values))
         carried: list[Tensor] = []
         fresh: list[Tensor] = []
         self.fresh = []
         count = 0
         for k, (name, old, new) in enumerate(zip(self.names, self.values, values, strict=True)):
-            leaves, spec = flatten(new)
+            leaves, spec = flatten(expanded(new))
             if self.library.is_undefined(old):
                 if not self.library.is_undefined(new) and all(map(is_number, leaves)):
                     fresh += map(convert, leaves)

@@ -4,20 +4,21 @@ A statement comes as functions: of its blocks, and of the names that they change
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from gradtape.ops.comparison import LOGICAL_AND, LOGICAL_NOT
-from gradtape.ops.indexing import GATHER
 from gradtape.runtime import control
 from gradtape.runtime.convert import convert
 from gradtape.runtime.dispatch import binary, unary
-from gradtape.runtime.places import place_of, user_frame
 from gradtape.runtime.ranges import SymbolicRange
 from gradtape.runtime.tensor import SymbolicTensor, Tensor
 from gradtape.runtime.variable import Variable
 from gradtape.tracing.assertions import assert_stmt
 from gradtape.tracing.branching import cond, truth
+from gradtape.tracing.carried import Outgrown, settled, widened
+from gradtape.tracing.counting import Rows
 from gradtape.tracing.open import Callback, OpenTracer, open_tracer
 from gradtape.tracing.state import Names, pair_up
 
@@ -58,13 +59,18 @@ def if_stmt(
         def run(_: list[Tensor]) -> list[Tensor]:
             set_state(before)
             f()
-            after.append(get_state())
+            after.append([settled(x) for x in get_state()])
             return []
 
         return run
 
     holds = truth(test, "if")
     branches = [control.Traced(block(f), []) for f in (body, orelse)]
+    wider = [widened(widened(x, true), false) for x, true, false in zip(before, *after, strict=True)]
+    if any(x is not y for x, y in zip(before, wider, strict=True)):  # a branch says how large an array is
+        before = wider
+        after.clear()
+        branches = [control.Traced(block(f), []) for f in (body, orelse)]
     names = Names(symbol_names[:nouts], LIBRARY[0])
     joined = [pair_up(names.names[k], (after[0][k], after[1][k]), names, _opposite_of(test)) for k in range(nouts)]
     for k, b in enumerate(branches):
@@ -172,22 +178,24 @@ def _loop(
     while True:
         try:
             made = control.while_loop(
-                lambda now: [_scalar(test, set_state, state, now)],
-                lambda now: _round(body, get_state, set_state, state, now),
+                functools.partial(_tested, test, set_state, state),
+                functools.partial(_round, body, get_state, set_state, state),
                 state.start(),
                 state.labels(),
                 fresh=True,
             )
             break
+        except Outgrown as e:
+            state = state.widened(e.after)
         except control.LoopVariableError as e:
             if not state.retyped(e):  # a Python number takes the dtype that it becomes
                 raise
     set_state(state.end(made))
 
 
-def _scalar(test: Callable[[], Any], set_state: Set, state: Names, now: list[Tensor]) -> Tensor:
+def _tested(test: Callable[[], Any], set_state: Set, state: Names, now: list[Tensor]) -> list[Tensor]:
     set_state(state.inside(now))
-    return truth(test(), "while")
+    return [truth(test(), "while")]
 
 
 def _round(body: Callable[[], Any], get_state: Get, set_state: Set, state: Names, now: list[Tensor]) -> list[Tensor]:
@@ -248,7 +256,7 @@ def _for_tensor(
     if (tracer := open_tracer()) is not None:
         _for_open(tracer, over, extra_test, body, get_state, set_state, names)
         return
-    counter = over if isinstance(over, SymbolicRange) else _Rows(over)
+    counter = over if isinstance(over, SymbolicRange) else Rows(over)
     at: list[Any] = [counter.first]
 
     def test() -> Any:
@@ -262,6 +270,8 @@ def _for_tensor(
 
     def step() -> None:
         now = at[0]
+        if extra_test is None:
+            counter.note(now)
         body(counter.item(now))
         at[0] = counter.after(now)
 
@@ -273,25 +283,6 @@ def _for_tensor(
         at[0] = values[-1]
 
     _loop(test, step, get, put, (*names, "the loop's counter"), opts)
-
-
-class _Rows:
-    """The slices of a tensor along its first axis, by their number."""
-
-    def __init__(self, over: Tensor) -> None:
-        if not over._aval.shape:
-            raise TypeError(f"{place_of(user_frame())}: Cannot iterate over a scalar tensor.")
-        self.over, self.count = over, over._aval.dims[0]
-        self.first = convert(0)
-
-    def more(self, k: Tensor) -> Tensor:
-        return k < self.count
-
-    def item(self, k: Tensor) -> Tensor:
-        return binary(GATHER.bind(axis=0, batch_dims=0), self.over, k)
-
-    def after(self, k: Tensor) -> Tensor:
-        return k + 1
 
 
 # ------------------------------------------------------------------ for shapes that are not all known

@@ -13,6 +13,7 @@ from gradtape.ops.op import Constant, Step, apply
 from gradtape.ops.pointwise import IDLE
 from gradtape.ops.reduction import Reduction
 from gradtape.ops.tiles import Tiles, tiles_step
+from gradtape.transforms.adding_rows import with_rows_added
 from gradtape.transforms.atoms import Spells, in_atoms
 from gradtape.transforms.dense_terms import with_dense_terms
 from gradtape.transforms.gathering import gathered
@@ -30,7 +31,7 @@ ALONE = 2  # operations from which a cluster is worth a kernel
 # What a graph goes through before it is fused, what moves nodes from group to group, and what a cluster goes through
 # before it is rendered; each gives the same but for roundings.
 GraphPasses = tuple[tuple[str, Callable[[Graph], Graph]], ...]
-GRAPH_PASSES: GraphPasses = (("reorder contractions", reordered),)
+GRAPH_PASSES: GraphPasses = (("reorder contractions", reordered), ("add to rows", with_rows_added))
 DENSE_PASSES: GraphPasses = (("add up dense terms", with_dense_terms),)  # a device adds them up while it assembles
 GroupPasses = tuple[tuple[str, Callable[[Grouping], list[Node]]], ...]
 GROUP_PASSES: GroupPasses = (("compute cheap results where they are used", postpone),)

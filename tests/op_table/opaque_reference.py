@@ -45,6 +45,14 @@ def _scatter_add(operands: Sequence[Any], result: Places, shape: Places, axis: i
     return out
 
 
+def _set_row(operands: Sequence[Any], shape: Places, blank: bool, over: bool) -> Any:
+    x, row, position = operands
+    out = _zeros(shape)
+    for at in np.ndindex(*shape):
+        out[at] = row[at[1:]] if at[0] == position else x[at]
+    return out
+
+
 def _first(better: Callable[[Any, Any], bool]) -> Callable[..., Any]:
     def position(operands: Sequence[Any], shape: Places, axis: int, dtype: Any) -> Any:
         (x,) = operands
@@ -94,6 +102,7 @@ OPAQUE: dict[str, Callable[..., Any]] = (
         "gather_rows": _gather,
         "scatter_add": _scatter_add,
         "scatter_rows": _scatter_add,
+        "set_row": _set_row,
     }
     | BYTES
     | DRAWS

@@ -82,7 +82,10 @@ class Lowering:
     def program(self, graph: Graph, over: Mapping[int, int] | None = None) -> Kernel:
         """What runs a graph: arrays to a tuple of arrays. Its kernels are compiled at once, when it is made. `over`: by
         number, which result may be written over which of the graph's inputs, all of which are in C order."""
-        graph = self.prepared(graph)
+        return self.compiled(self.prepared(graph), over)
+
+    def compiled(self, graph: Graph, over: Mapping[int, int] | None = None) -> Kernel:
+        """The same for a graph that was prepared."""
         if over is None:
             kernels = [self(n.step) for n in graph.nodes if isinstance(n.step.op, Fused | Together)]
             self.cuda.compile([text for k in kernels if isinstance(k, Program) for text in k.texts])
@@ -195,7 +198,7 @@ def _around_graphs(
     """The function of a branch or a loop, which runs the programs of its graphs. `asks`: what the host must know."""
 
     def made(lowering: Lowering, step: Step) -> Kernel:
-        cuda, run = lowering.cuda, rule(step, lowering.program)
+        cuda, run = lowering.cuda, rule(step, control.Compile(lowering.prepared, lowering.compiled))
 
         def asking(*arrays: Any) -> Any:
             cuda.needs_host(f"the host reads {asks}")

@@ -82,6 +82,13 @@ def scatter_add(cuda: Cuda, g: Array, indices: Array, shape: Sizes, axis: int, b
     return _scattered(cuda, "sum", g, indices, cuda.zeros(shape, g.dtype), axis, batch_dims)
 
 
+@as_given(2)
+def set_row(cuda: Cuda, x: Array, row: Array, at: Array, blank: bool, over: bool) -> Array:
+    """What is written at a position is the sum of one row."""
+    out = x if over else cuda.xp.array(x)
+    return _scattered(cuda, "sum", row, at, out, 0, 0)
+
+
 def _extreme(cuda: Cuda, x: Array, indices: Array, size: int, axis: int, batch_dims: int, monoid: str) -> Array:
     shape = (*x.shape[:axis], size, *x.shape[axis + indices.ndim - batch_dims :])
     far: Callable[[DType], Any] = FAR[monoid]
@@ -92,6 +99,7 @@ def _extreme(cuda: Cuda, x: Array, indices: Array, size: int, axis: int, batch_d
 OPS: dict[str, Callable[..., Any]] = {
     "scatter_add": scatter_add,
     "scatter_rows": scatter_add,
+    "set_row": set_row,
     "scatter_max": as_given(1)(functools.partial(_extreme, monoid="max")),
     "scatter_min": as_given(1)(functools.partial(_extreme, monoid="min")),
 }
