@@ -1,25 +1,27 @@
 """Elementwise updates of several variables in one pass, block by block in the cache. Floor: runtime.
 
 The update is an ordinary function of tensors; it is traced once per structure. Its program runs on blocks of all
-operands, and a block's results are written back before the next block is read: what an optimizer keeps is read and
-written once."""
+operands, and a block's results are written back before the next block is read; the kernel that takes over does the same
+for each element. What an optimizer keeps is read and written once."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from gradtape.backends.blocks import BLOCK
+from gradtape.backends.clusters import FusedKernel
 from gradtape.backends.cpu import lower
 from gradtape.backends.program import Program, compile_graph
 from gradtape.ir.aval import Aval, aval
 from gradtape.ir.bounded import Bounded
-from gradtape.ir.determinism import DETERMINISM
-from gradtape.ir.graph import Graph
-from gradtape.kernels.elementwise import BackgroundLoop, ElementwiseProgram, Step, source
+from gradtape.ir.graph import Graph, Node
+from gradtape.kernels.spelling import spells
 from gradtape.ops.composite import Composite
+from gradtape.ops.fused import Fused
 from gradtape.ops.op import Constant
 from gradtape.ops.pointwise import Pointwise
 from gradtape.runtime.compiled import CompiledGraph
@@ -29,55 +31,65 @@ from gradtape.runtime.state import STATE, quietly
 from gradtape.runtime.tensor import Tensor, wrap
 from gradtape.runtime.trace import Tracer, function_tracer
 from gradtape.runtime.variable import Variable
+from gradtape.transforms.fuse import fuse
 from gradtape.transforms.simplify import simplify
 
 MAX_UPDATES = 512
-CALLS_BEFORE_COMPILING = 8  # a structure that comes back so often is worth a compiled loop
 COMPILED_FROM = 1 << 14  # elements
 
 
 class _Update:
-    """One structure: its program over blocks, the numbers that its rule uses, and its loop once that is compiled."""
+    """One structure: its program over blocks, the numbers that its rule uses, and its kernel.
 
-    def __init__(self, graph: Graph, numbers: list[Any], dtype: Any) -> None:
-        self.graph, self.numbers, self.dtype = graph, numbers, dtype
-        self.program: Program = compile_graph(graph, lower)
-        self.calls = 0
-        self.loop: BackgroundLoop | None = None
+    Args:
+      block, whole: the rule as a graph over a block, and over all elements in a row; of the values, the operands and
+        the numbers.
+      count: how many values there are.
+    """
+
+    def __init__(self, block: Graph, whole: Graph, count: int, numbers: list[Any]) -> None:
+        self.count, self.numbers = count, numbers
+        self.program: Program = compile_graph(block, lower)
+        self.kernel: FusedKernel | None = None
+        runs = fuse(whole, spells)
+        if len(runs.nodes) == 1 and isinstance(runs.nodes[0].step.op, Fused):
+            self._take(runs.nodes[0], runs)
+
+    def _take(self, node: Node, runs: Graph) -> None:
+        """The kernel that does it all, with values in the place of old ones."""
+        self.order = [next(k for k, v in enumerate(runs.inputs) if v is x) for x in node.inputs]
+        made = [next((j for j, r in enumerate(node.outputs) if r is v), None) for v in runs.outputs]
+        pairs = [(j, self.order.index(k)) for k, j in enumerate(made) if j is not None and k in self.order]
+        if len(pairs) == self.count == len(node.outputs):
+            self.made = [j for j, _ in pairs]
+            self.kernel = FusedKernel(node.step, self._as_kernel).writing_over(pairs)
 
     def run(self, targets: Sequence[Any], arrays: Sequence[Any]) -> None:
+        """Write the values to their targets, which may be the old ones."""
         operands = [*arrays, *self.numbers]
-        size = targets[0].size
-        if size < COMPILED_FROM or DETERMINISM.required or not self._in_loop(targets, operands, size):
+        if self.kernel is None or targets[0].size < COMPILED_FROM:
             quietly(_in_blocks, self.program, targets, operands)
-
-    def _in_loop(self, targets: Sequence[Any], operands: Sequence[Any], size: int) -> bool:
-        self.calls += 1
-        if self.calls == CALLS_BEFORE_COMPILING:
-            program = _spelled(self.graph)
-            text = source(program)
-            if text is not None and self.dtype in (np.float32, np.float64):
-                self.loop = BackgroundLoop(text, program, np.dtype(self.dtype))
-        if self.loop is None or not self.loop.is_ready():
-            return False
+            return
         for target, value in zip(targets, operands, strict=False):
             if target is not value:
                 np.copyto(target, value)
-        wide = [*targets, *(a for a in operands[len(targets) :] if a.ndim)]
-        return self.loop.run([a.reshape(-1) for a in wide], [a[()] for a in operands if not a.ndim])
+        flat = [a.reshape(-1) if a.ndim else a for a in (*targets, *operands[self.count :])]
+        results = quietly(self.kernel, *[flat[k] for k in self.order])
+        for target, j in zip(flat, self.made, strict=False):
+            if not np.may_share_memory(target, results[j]):  # a kernel that may have to run again writes elsewhere
+                np.copyto(target, results[j])
 
-
-def _spelled(graph: Graph) -> ElementwiseProgram:
-    """A graph as names and steps; constants of graphs have no spelling, so that such graphs stay in blocks."""
-    names = {id(v): f"x{i}" for i, v in enumerate(graph.inputs)}
-    steps = []
-    for node in graph.nodes:
-        for v in node.outputs:
-            names[id(v)] = f"t{len(names)}"
-        steps.append(Step(names[id(node.outputs[0])], node.step.name, tuple(names[id(v)] for v in node.inputs)))
-    arrays = tuple(names[id(v)] for v in graph.inputs if v.aval.shape)
-    scalars = tuple(names[id(v)] for v in graph.inputs if not v.aval.shape)
-    return ElementwiseProgram(arrays, scalars, tuple(steps), tuple(names[id(v)] for v in graph.outputs))
+    def _as_kernel(self, *arrays: Any) -> tuple[Any, ...]:
+        """The program over blocks in the place of a kernel that is not there yet."""
+        operands: list[Any] = [None] * len(self.order)
+        for k, a in zip(self.order, arrays, strict=True):
+            operands[k] = a
+        targets = operands[: self.count]
+        _in_blocks(self.program, targets, operands)
+        results: list[Any] = [None] * self.count
+        for target, j in zip(targets, self.made, strict=True):
+            results[j] = target
+        return tuple(results)
 
 
 _updates: dict[Any, _Update] = {}  # by structure
@@ -155,17 +167,21 @@ def _traced(
     static: dict[str, Any],
 ) -> _Update:
     """The rule as a program over blocks."""
-    block = (BLOCK,)
-    tracer = Tracer([aval(block, a.dtype) if a.dims == shape and shape else a for a in avals])
-    results = [convert(r) for r in tracer.run(lambda: rule(*tracer.symbols, **static))]
-    if len(results) != count:
-        raise ValueError(f"The rule should return {count} values, one per variable, got {len(results)}.")
-    graph, captured = tracer.graph(results)
+    block, all_ = (BLOCK,), (math.prod(shape),)
+
+    def graph(size: tuple[int, ...]) -> tuple[Graph, list[Tensor]]:
+        tracer = Tracer([aval(size, a.dtype) if a.dims == shape and shape else a for a in avals])
+        results = [convert(r) for r in tracer.run(lambda: rule(*tracer.symbols, **static))]
+        if len(results) != count:
+            raise ValueError(f"The rule should return {count} values, one per variable, got {len(results)}.")
+        made, captured = tracer.graph(results)
+        return simplify(made), captured
+
+    of_block, captured = graph(block)
     if any(t._aval.shape != () for t in captured):
         raise ValueError("The rule uses tensors that it was not given. Give them as operands.")
-    _check(graph, avals[:count], block if shape else ())
-    numbers = [np.asarray(t._array) for t in captured]
-    return _Update(simplify(graph), numbers, avals[0].dtype.numpy_dtype)
+    _check(of_block, avals[:count], block if shape else ())
+    return _Update(of_block, graph(all_)[0], count, [np.asarray(t._array) for t in captured])
 
 
 def _check(graph: Graph, wanted: Sequence[Aval], shape: tuple[int, ...]) -> None:

@@ -343,3 +343,41 @@ def test_new_variables_want_a_new_optimizer() -> None:
         optimizer.apply([tf.constant(1.0)], [tf.Variable(1.0)])
     with pytest.raises(TypeError, match="changes variables"):
         optimizers.SGD().build([tf.constant(1.0)])
+
+
+MAKERS = {
+    "adam": lambda: tf.keras.optimizers.Adam(0.1),
+    "amsgrad": lambda: tf.keras.optimizers.Adam(0.1, amsgrad=True),
+    "rmsprop": lambda: tf.keras.optimizers.RMSprop(0.1, rho=0.5, momentum=0.5, centered=True),
+    "sgd": lambda: tf.keras.optimizers.SGD(0.1, momentum=0.5),
+}
+
+
+@pytest.mark.parametrize("name", MAKERS)
+@pytest.mark.parametrize("traced", [False, True])
+def test_means_that_fade_become_zero(name: str, traced: bool) -> None:
+    """Numbers with fewer digits than others are slow to compute with."""
+    v, optimizer = tf.Variable([1.0, 1.0, 1.0]), MAKERS[name]()
+    tiny = float(np.finfo(np.float32).smallest_normal)
+    optimizer.build([v])
+    state = [s for s in optimizer.variables if s.shape == v.shape and s is not v]
+    for s in state:
+        s.assign([tiny * 1.01, 1.0, np.nan])
+    apply = tf.function(optimizer.apply) if traced else optimizer.apply
+    for _ in range(3):
+        apply([tf.constant([0.0, 0.0, 0.0])], [v])
+    for s in state:
+        found = s.numpy()
+        assert found[0] == 0 or found[0] >= tiny
+        assert found[1] > 0.1 and np.isnan(found[2])
+    assert any(s.numpy()[0] == 0 for s in state)
+
+
+def test_means_of_halves_keep_small_numbers() -> None:
+    tiny = float(np.finfo(np.float16).smallest_normal)
+    v, optimizer = tf.Variable([1.0], dtype=tf.float16), tf.keras.optimizers.SGD(0.0, momentum=0.5)
+    optimizer.build([v])
+    [m] = [s for s in optimizer.variables if s.dtype == tf.float16 and s is not v and s.shape == v.shape]
+    m.assign([tiny])
+    optimizer.apply([tf.constant([0.0], tf.float16)], [v])
+    assert float(m.numpy()[0]) == tiny / 2

@@ -86,14 +86,12 @@ def test_kernels_are_there_before_the_first_run(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.host("kernels of the host")
-def test_updates_are_not_taken_over_by_loops(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(update, "CALLS_BEFORE_COMPILING", 1)
+def test_updates_have_their_kernel_from_the_first_step_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clusters.POLICY, "asked", "background")
     monkeypatch.setattr(update, "_updates", {})
     v = tf.Variable(np.ones(update.COMPILED_FROM, np.float32))
-    optimizer = tf.keras.optimizers.Adam()
-    for _ in range(3):
-        optimizer.apply([tf.ones([update.COMPILED_FROM])], [v])
-    assert update._updates and all(u.loop is None for u in update._updates.values())
+    tf.keras.optimizers.Adam().apply([tf.ones([update.COMPILED_FROM])], [v])
+    assert update._updates and all(u.kernel.native is not None for u in update._updates.values())
 
 
 def test_products_have_memory_of_their_own_on_each_stream() -> None:

@@ -9,6 +9,7 @@ from gradtape.api.creation import constant
 from gradtape.api.elementwise import cast, maximum, sqrt, square
 from gradtape.api.elementwise import pow as power
 from gradtape.keras.optimizers.base import Optimizer
+from gradtape.keras.optimizers.fading import faded
 from gradtape.runtime.tensor import Tensor
 from gradtape.runtime.update import update
 from gradtape.runtime.variable import Variable
@@ -27,8 +28,8 @@ def adam_rule(
     x: Tensor, m: Tensor, v: Tensor, gradient: Tensor, alpha: Tensor, beta_1: float, beta_2: float, epsilon: float
 ) -> tuple[Tensor, ...]:
     """One step of Adam: the variable and the running means of the gradient and of its square."""
-    m = m + (gradient - m) * (1 - beta_1)
-    v = v + (square(gradient) - v) * (1 - beta_2)
+    m = faded(m + (gradient - m) * (1 - beta_1))
+    v = faded(v + (square(gradient) - v) * (1 - beta_2))
     return x - m * alpha / (sqrt(v) + epsilon), m, v
 
 
@@ -44,8 +45,8 @@ def amsgrad_rule(
     epsilon: float,
 ) -> tuple[Tensor, ...]:
     """One step of AMSGrad: the variable, the running means and the largest mean square."""
-    m = m + (gradient - m) * (1 - beta_1)
-    v = v + (square(gradient) - v) * (1 - beta_2)
+    m = faded(m + (gradient - m) * (1 - beta_1))
+    v = faded(v + (square(gradient) - v) * (1 - beta_2))
     largest = maximum(largest, v)
     return x - m * alpha / (sqrt(largest) + epsilon), m, v, largest
 

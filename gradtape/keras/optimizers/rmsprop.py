@@ -7,6 +7,7 @@ from typing import Any
 
 from gradtape.api.elementwise import sqrt, square
 from gradtape.keras.optimizers.base import Optimizer, part
+from gradtape.keras.optimizers.fading import faded
 from gradtape.runtime.tensor import Tensor
 from gradtape.runtime.update import update
 from gradtape.runtime.variable import Variable
@@ -22,16 +23,16 @@ from gradtape.runtime.variable import Variable
 def rmsprop_rule(*tensors: Tensor, rho: float, momentum: float, epsilon: float, centered: bool) -> tuple[Tensor, ...]:
     """One step: the variable, the mean square, the momentum and the mean gradient, as far as they are kept."""
     x, v, *kept, gradient, rate = tensors
-    v = v * rho + square(gradient) * (1 - rho)
+    v = faded(v * rho + square(gradient) * (1 - rho))
     spread = v
     mean: tuple[Tensor, ...] = ()
     if centered:
-        a = kept[-1] * rho + gradient * (1 - rho)
+        a = faded(kept[-1] * rho + gradient * (1 - rho))
         spread, mean = v - square(a), (a,)
     step = gradient * rate / sqrt(spread + epsilon)
     if not momentum:
         return x - step, v, *mean
-    m = kept[0] * momentum + step
+    m = faded(kept[0] * momentum + step)
     return x - m, v, m, *mean
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gradtape.keras.optimizers.base import Optimizer, part
+from gradtape.keras.optimizers.fading import faded
 from gradtape.runtime.tensor import Tensor
 from gradtape.runtime.variable import Variable
 
@@ -26,7 +27,7 @@ def momentum_update(
 ) -> None:
     """One step with momentum."""
     step = gradient * rate
-    m.assign(m * momentum - step)
+    m.assign(faded(m * momentum - step))
     variable.assign_add(m * momentum - step if nesterov else m)
 
 
