@@ -17,6 +17,7 @@ import numpy as np
 
 from gradtape.backends.choice import choice
 from gradtape.backends.control import Stack
+from gradtape.backends.cuda import convolution
 from gradtape.backends.cuda.device import Cuda
 from gradtape.backends.cuda.lowering import Lowering
 from gradtape.backends.cuda.products import is_product
@@ -28,7 +29,7 @@ from gradtape.ir.show import show
 from gradtape.kernels.cuda_spelling import spells_cuda
 from gradtape.runtime.state import STATE, State
 from gradtape.transforms.fuse import fuse
-from gradtape.transforms.opened import opened
+from gradtape.transforms.opened import Expansions, opened
 from gradtape.transforms.simplify import flattened, simplify
 from gradtape.transforms.together import together
 
@@ -43,7 +44,8 @@ class Device:
 
     def __init__(self, cuda: Cuda) -> None:
         self.cuda = cuda
-        self.lowering = Lowering(cuda, prepared, OPS)
+        own = EXPANSIONS | convolution.expansions(cuda)
+        self.lowering = Lowering(cuda, lambda graph: prepared(graph, own), OPS)
 
     @property
     def name(self) -> str:
@@ -84,9 +86,9 @@ HOST_ALONE = State.alone
 DEVICES = Devices()
 
 
-def prepared(graph: Graph) -> Graph:
+def prepared(graph: Graph, expansions: Expansions = EXPANSIONS) -> Graph:
     """A graph as a device runs it: in clusters, products and what has kernels of its own."""
-    graph = simplify(opened(flattened(graph), is_product, EXPANSIONS, OPS))
+    graph = simplify(opened(flattened(graph), is_product, expansions, OPS))
     runs = together(fuse(graph, spells_cuda, 1, siblings=True))
     show("plan", "what runs on the device", lambda: runs)
     return runs

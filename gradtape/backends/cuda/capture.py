@@ -55,11 +55,18 @@ class Captured:
         noting = Noting(xp)
         products = GraphProducts(cuda.blas)
         pool, stream = xp.cuda.MemoryPool(), xp.cuda.Stream(non_blocking=True)
+
+        def prepare() -> None:
+            products.prepare()
+            cuda.cudnn.prepare()
+
         with cuda.noting(noting), cuda.blas.through(products):
             rehearsal()
-            with xp.cuda.using_allocator(pool.malloc), stream, _recording(stream, products) as graphs:
-                self.results = work()
-        products.prepare()  # the handle must not stay on a stream that goes
+            try:
+                with xp.cuda.using_allocator(pool.malloc), stream, _recording(stream, prepare) as graphs:
+                    self.results = work()
+            finally:
+                prepare()  # no handle must stay on a stream that goes
         (self.graph,) = graphs
         self.graph.upload()
         self.noting = noting
@@ -71,9 +78,9 @@ class Captured:
 
 
 @contextlib.contextmanager
-def _recording(stream: Any, products: GraphProducts) -> Iterator[list[Any]]:
-    """A block that is recorded; its graph is in the list at the end."""
-    products.prepare()
+def _recording(stream: Any, prepare: Callable[[], None]) -> Iterator[list[Any]]:
+    """A block that is recorded; its graph is in the list at the end. `prepare`: libraries go over to the stream."""
+    prepare()
     graphs: list[Any] = []
     stream.begin_capture()
     try:

@@ -14,6 +14,7 @@ import numpy as np
 
 from gradtape.backends.cuda.blas import Blas
 from gradtape.backends.cuda.capture import Noting, Uncapturable
+from gradtape.backends.cuda.cudnn import Cudnn
 from gradtape.backends.cuda.memory import Room, install, room
 from gradtape.ir.bounded import Bounded
 from gradtape.ir.dtypes import DType
@@ -95,6 +96,7 @@ class Cuda:
       library: the functions of cuBLAS, under the C library's names.
       stream: gives the current stream as cuBLAS takes it.
       launch_compiled: launches kernels of Numba's (see `kernels.numba_cuda.launch`).
+      cudnn: what does convolutions, where it is installed; the default is none.
     """
 
     def __init__(
@@ -105,9 +107,11 @@ class Cuda:
         library: Any,
         stream: Callable[[], Any],
         launch_compiled: Callable[..., None] = numba_cuda.launch,
+        cudnn: Cudnn | None = None,
     ) -> None:
         self.name, self.xp, self.load, self.stream = name, xp, load, stream
         self.launch_compiled = launch_compiled
+        self.cudnn = Cudnn(lambda: None, stream) if cudnn is None else cudnn
         self.key = f"{name}, {next(_numbers)}"  # of what steps remember for this device
         self.blas = Blas(library, stream, lambda size: self.empty((size,), np.uint8))
         self.ndarray = xp.ndarray

@@ -13,6 +13,7 @@ import numpy as np
 from gradtape.backends import control
 from gradtape.backends.cuda import own
 from gradtape.backends.cuda.clustered import Clustered
+from gradtape.backends.cuda.convolution import Convolution, convolution
 from gradtape.backends.cuda.device import Cuda, Known, Program
 from gradtape.backends.cuda.library import Library
 from gradtape.backends.cuda.products import contraction
@@ -217,6 +218,7 @@ RULES: dict[type, Callable[[Lowering, Step], Kernel]] = {
     Opaque: Lowering._by_name,
     KernelStep: lambda lowering, step: own.kernel(lowering.cuda, step),
     Library: Lowering._library,
+    Convolution: lambda lowering, step: convolution(lowering.cuda, step, lowering.program),
     Composite: Lowering._by_name,
     Assemble: Lowering._by_name,
     Pointwise: Lowering._unspelled,

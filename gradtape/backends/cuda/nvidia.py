@@ -6,10 +6,13 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import importlib
+import importlib.util
 import tempfile
+import warnings
 from pathlib import Path
 from typing import Any
 
+from gradtape.backends.cuda.cudnn import Cudnn
 from gradtape.backends.cuda.device import Cuda
 from gradtape.kernels import disk
 
@@ -62,7 +65,11 @@ def device() -> Cuda:
     """
     cupy = present()
     compiler = Compiler(cupy)
-    return Cuda("GPU:0", cupy, compiler.load, cublas(), lambda: cupy.cuda.get_current_stream().ptr)
+
+    def stream() -> int:
+        return int(cupy.cuda.get_current_stream().ptr)
+
+    return Cuda("GPU:0", cupy, compiler.load, cublas(), stream, cudnn=Cudnn(cudnn, stream))
 
 
 def cublas() -> Any:
@@ -77,6 +84,23 @@ def cublas() -> Any:
         function.argtypes = types
         setattr(library, name, function)
     return library
+
+
+def cudnn() -> Any:
+    """The module of cuDNN's frontend, where it is installed; None elsewhere, and where it cannot be loaded, which a
+    warning says."""
+    if importlib.util.find_spec("cudnn") is None:
+        return None
+    try:
+        return importlib.import_module("cudnn")
+    except (ImportError, RuntimeError, OSError) as e:
+        warnings.warn(
+            f"nvidia-cudnn-frontend is installed and cannot be loaded ({e}); im2col and cuBLAS do convolutions. "
+            "Install cuDNN too: `pip install gradtape[cudnn-cu13]`. With GRADTAPE_CUDNN=never nobody looks for it.",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+        return None
 
 
 class Compiler:

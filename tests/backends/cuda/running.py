@@ -7,20 +7,24 @@ from typing import Any
 
 import numpy as np
 
+from gradtape.backends.cuda.cudnn import Cudnn
 from gradtape.backends.cuda.device import Cuda
 from tests.cuda_emulator import cupy_stand_in
 from tests.cuda_emulator.cublas import Cublas
+from tests.cuda_emulator.cupy_stand_in.state import address_of_stream
 from tests.cuda_emulator.devices import fresh
 
 Function = Callable[..., Any]
 
 
 class Learning(Cuda):
-    """A device that runs no kernel: it finds out which there are."""
+    """A device that runs no kernel: it finds out which there are. `cudnn`: as for `emulated`."""
 
-    def __init__(self) -> None:
+    def __init__(self, cudnn: Any = None) -> None:
         device = cupy_stand_in.device()
-        super().__init__("GPU:0", cupy_stand_in, lambda text: None, Cublas(device), lambda: device.current_stream)
+        convolving = Cudnn(lambda: cudnn, lambda: address_of_stream(device.current_stream))
+        library, stream = Cublas(device), lambda: device.current_stream
+        super().__init__("GPU:0", cupy_stand_in, lambda text: None, library, stream, cudnn=convolving)
 
     def compile(self, texts: Sequence[str]) -> None:
         self.functions.update((t, lambda grid, block, args, shared_mem: None) for t in texts)
@@ -30,18 +34,18 @@ class Learning(Cuda):
         return np.zeros(a.shape, a.dtype)[()] if self.owns(a) else a
 
 
-def texts_of(run: Callable[[Cuda], Any]) -> list[str]:
+def texts_of(run: Callable[[Cuda], Any], cudnn: Any = None) -> list[str]:
     """The texts of all kernels that a function would run."""
     with cupy_stand_in.using_device():
-        cuda = Learning()
+        cuda = Learning(cudnn)
         run(cuda)
         return list(cuda.functions)
 
 
-def on_device(calls: Sequence[Callable[[Cuda], Any]], seed: int = 0) -> list[list[Any]]:
+def on_device(calls: Sequence[Callable[[Cuda], Any]], seed: int = 0, cudnn: Any = None) -> list[list[Any]]:
     """The results, on the host, of functions of a device."""
-    texts = texts_of(lambda cuda: [call(cuda) for call in calls])
-    with fresh(seed) as cuda:
+    texts = texts_of(lambda cuda: [call(cuda) for call in calls], cudnn)
+    with fresh(seed, cudnn) as cuda:
         cuda.compile(texts)
         found = []
         for call in calls:
