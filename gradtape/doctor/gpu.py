@@ -34,12 +34,18 @@ class Cuda:
         self.driver = Question([PROBE, "driver"])
         self.cupy = Question([PROBE, "cupy"]) if len(self.packages) == 1 else None
         self.libraries = Question([PROBE, "libraries"]) if libraries and self.packages else None
+        self.convolutions = Question([PROBE, "convolutions"]) if libraries and self.packages else None
         self.version = 0
         self.gpus: list[dict[str, Any]] = []
 
     def findings(self) -> list[Finding]:
         """A line for the driver, one for CuPy, and where it is installed those for the libraries."""
-        return [self._driver(), self._cupy(), *([] if self.libraries is None else self._libraries(self.libraries))]
+        found = [self._driver(), self._cupy()]
+        if self.libraries is not None:
+            found += self._libraries(self.libraries)
+        if self.convolutions is not None:
+            found.append(self._convolutions(self.convolutions))
+        return found
 
     def is_usable(self, findings: list[Finding]) -> bool:
         """Whether there is a GPU, and nothing in its way."""
@@ -96,6 +102,19 @@ class Cuda:
         headers = found["headers"]
         text = headers.get("path") or told(headers["error"])
         return [cuda_wheels(), *lines, Finding("cuda headers", text, "error" in headers and bool(self.gpus))]
+
+    def _convolutions(self, question: Question) -> Finding:
+        """What does them; cuDNN is faster, and not needed."""
+        others = "im2col and cuBLAS do them"
+        try:
+            found = question.answer()
+        except Unanswered as e:
+            return Finding("convolutions", f"{others}, since cuDNN does not answer: {told(str(e))}")
+        if "cudnn" in found:
+            return Finding("convolutions", f"cuDNN {found['cudnn']}, by nvidia-cudnn-frontend {found['frontend']}")
+        if "error" in found:
+            return Finding("convolutions", f"{others}, since cuDNN cannot be loaded: {told(found['error'])}")
+        return Finding("convolutions", f"{others}: {found['without']}")
 
     def _located(self, name: str, at: Mapping[str, str]) -> Finding:
         if "path" in at:

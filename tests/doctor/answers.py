@@ -19,7 +19,13 @@ LIBRARIES: dict[str, Any] = {
     "headers": {"path": "/somewhere/include"},
 }
 TRIAL = {"device": "GPU:0", "faults": [], "seconds": 0.5}
-GOOD: dict[str, Any] = {"driver": DRIVER, "cupy": CUPY, "libraries": LIBRARIES, "gradtape.doctor.trial": TRIAL}
+GOOD: dict[str, Any] = {
+    "driver": DRIVER,
+    "cupy": CUPY,
+    "libraries": LIBRARIES,
+    "convolutions": {"cudnn": "9.28.0", "frontend": "1.32.0"},
+    "gradtape.doctor.trial": TRIAL,
+}
 
 
 class Answered:

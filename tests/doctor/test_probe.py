@@ -116,6 +116,29 @@ def test_libraries_and_headers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, 
     assert found["headers"] == headers
 
 
+FRONTENDS: dict[str, tuple[str | None, dict[str, str]]] = {
+    "whole": (
+        "__version__ = '1.32.0'\ndef backend_version(): return 92803",
+        {"cudnn": "9.28.3", "frontend": "1.32.0"},
+    ),
+    "without a library": (
+        "raise OSError('libcudnn.so: no such file')",
+        {"error": "OSError: libcudnn.so: no such file"},
+    ),
+    "not wanted": (None, {"without": "GRADTAPE_CUDNN=never asks for it"}),
+}
+
+
+@pytest.mark.parametrize("name", FRONTENDS)
+def test_convolutions(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str) -> None:
+    module, wanted = FRONTENDS[name]
+    if module is None:
+        monkeypatch.setenv("GRADTAPE_CUDNN", "never")
+    else:
+        (tmp_path / "cudnn.py").write_text(module)
+    assert asked(monkeypatch, tmp_path, "convolutions") == wanted
+
+
 def test_the_trial_passes_here() -> None:
     found = Question(["gradtape.doctor.trial"]).answer()
     assert found["faults"] == [] and found["device"] and found["seconds"] > 0

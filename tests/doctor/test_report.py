@@ -41,6 +41,7 @@ def test_a_healthy_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     assert lines(found)["cupy"].text == "cupy-cuda13x 14.2.0: it sees a GPU"
     assert lines(found)["cublas"].text == "/somewhere/libcublas.so"
     assert lines(found)["cuda headers"].text == "/somewhere/include"
+    assert lines(found)["convolutions"].text == "cuDNN 9.28.0, by nvidia-cudnn-frontend 1.32.0"
     assert lines(found)["trial"].text == "a gradient, a Jacobian and a traced step are right on GPU:0 (0.5 s)"
 
 
@@ -135,6 +136,28 @@ def test_what_few_programs_need_is_no_fault(monkeypatch: pytest.MonkeyPatch) -> 
     assert lines(found)["cudnn"].text == "not found. It is for faster convolutions only"
     assert lines(found)["nccl"].text == "not found. It is for several GPUs only"
     assert "the library cusolver of CUDA is missing" in lines(found)["cusolver"].text
+
+
+@pytest.mark.parametrize(
+    "said, text",
+    [
+        (
+            {"without": "nvidia-cudnn-frontend is not installed"},
+            "im2col and cuBLAS do them: nvidia-cudnn-frontend is not",
+        ),
+        (
+            {"error": "OSError: libcudnn.so.9: cannot open shared object file"},
+            "do them, since cuDNN cannot be loaded: the",
+        ),
+        ("Segmentation fault", "im2col and cuBLAS do them, since cuDNN does not answer: Segmentation fault"),
+    ],
+    ids=["not installed", "half installed", "broken"],
+)
+def test_convolutions_need_no_cudnn(monkeypatch: pytest.MonkeyPatch, said: Any, text: str) -> None:
+    a.answering(monkeypatch, convolutions=said)
+    found = examine(require_gpu=True)
+    assert faults(found) == []
+    assert text in lines(found)["convolutions"].text
 
 
 def test_two_packages_of_cupy_are_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:

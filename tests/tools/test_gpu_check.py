@@ -3,6 +3,7 @@ wrong, and the command tells what became of them."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import stat
@@ -24,7 +25,7 @@ from tools.gpu_check import needs, plan, prepare, programs, recording, report, r
 from tools.gpu_check.comparing import agree, apart
 from tools.gpu_check.outcome import FAILED, NOT_RUN, PASSED, NotRun, Outcome
 from tools.gpu_check.section import on_the_device, outcome
-from tools.gpu_check.sections import offsets, ops, peers, sanitizer, suite
+from tools.gpu_check.sections import convolutions, offsets, ops, peers, sanitizer, suite
 
 FEW = ("moves", "jacobians")  # of the small programs
 
@@ -71,10 +72,15 @@ def no_graphs(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(POLICY, "capture", "never")
 
 
+def plans_of_any_kind(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("gradtape.backends.cuda.convolution.notes", lambda dtype: ())
+
+
 WRONG: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], str]] = {
     "tf32": (always_tf32, "without TF32 a product is off by"),
     "streams": (no_stream_waits, "unwritten"),
     "graphs": (no_graphs, "SGD: 0 launches of a graph, wanted 7"),
+    "convolutions": (plans_of_any_kind, "apart by"),
     "repeats": (other_numbers_each_time, "other bits again: moves 0"),
 }
 
@@ -85,6 +91,13 @@ def test_a_section_fails_where_something_is_wrong(name: str, monkeypatch: pytest
     spoil(monkeypatch)
     found = outcome(name, True, 60.0, programs=FEW)
     assert found.state == FAILED and words in found.text and "Traceback" in found.log, found
+
+
+def test_convolutions_without_cudnn_are_not_looked_at() -> None:
+    with on_the_device(dry=True) as setting:
+        on_a_gpu = dataclasses.replace(setting, emulated=False)
+        with pytest.raises(NotRun, match=r"not installed, or not wanted.*gradtape\[cudnn-cu13\]"):
+            convolutions.run(on_a_gpu)
 
 
 def test_results_of_the_emulator_that_came_along_are_compared(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ SECTIONS = (
     Section("places", "more than 2³¹ elements", 40),
     Section("graphs", "captured steps with products, replayed with another rate and seed", 30),
     Section("tf32", "products with TF32 and without", 20),
+    Section("convolutions", "cuDNN beside im2col and cuBLAS, where it is installed", 60),
     Section("memory", "out of memory under a limit of the pool: chunks are halved", 20),
     Section("repeats", "the same bits in two runs", 40),
     Section("streams", "DLPack, and work on a second stream", 20),

@@ -1,6 +1,6 @@
 """What there is of CUDA on this machine, as JSON: asked in a process of its own, by `gradtape doctor`. Floor: backends.
 
-    python -m gradtape.backends.cuda.probe driver|cupy|libraries
+    python -m gradtape.backends.cuda.probe driver|cupy|libraries|convolutions
 
 Only what was asked for is loaded, and no GPU is needed."""
 
@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import ctypes
 import importlib
+import importlib.util
 import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from gradtape.backends.cuda.cudnn import POLICY
 
 # Under the names of `cuda.pathfinder`.
 LIBRARIES = ("nvrtc", "cublas", "cusolver", "cusparse", "cudnn", "nccl")
@@ -85,7 +88,26 @@ def _located(pathfinder: Any, name: str) -> dict[str, str]:
         return {"error": f"{type(e).__name__}: {e}"}
 
 
-SECTIONS: dict[str, Callable[[], dict[str, Any]]] = {"driver": driver, "cupy": cupy, "libraries": libraries}
+def convolutions() -> dict[str, Any]:
+    """The versions of cuDNN and of its frontend, which do convolutions; or why they do not."""
+    if POLICY.use == "never":
+        return {"without": "GRADTAPE_CUDNN=never asks for it"}
+    if importlib.util.find_spec("cudnn") is None:
+        return {"without": "nvidia-cudnn-frontend is not installed"}
+    try:
+        module = importlib.import_module("cudnn")
+        number = module.backend_version()
+    except (ImportError, RuntimeError, OSError) as e:
+        return {"error": f"{type(e).__name__}: {e}"}
+    return {"cudnn": f"{number // 10000}.{number % 10000 // 100}.{number % 100}", "frontend": module.__version__}
+
+
+SECTIONS: dict[str, Callable[[], dict[str, Any]]] = {
+    "driver": driver,
+    "cupy": cupy,
+    "libraries": libraries,
+    "convolutions": convolutions,
+}
 
 if __name__ == "__main__":
     print(json.dumps(SECTIONS[sys.argv[1]]()))
