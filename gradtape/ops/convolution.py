@@ -110,6 +110,9 @@ def _convolve_vjp(node: Node, g: Value) -> list[Value | None]:
 def _input(g: Value, k: Value, shape: Sizes, **params: Any) -> Value:
     w = Windows(**params)
     t, i = _letters(w)
+    if w.are_elements and k.aval.is_known:
+        only = emit("reshape", k, shape=k.aval.dims[-3:])
+        return emit("contract", g, only, subscripts=f"n{t}go,cgo->n{t}gc")
     return w.add(emit("contract", g, k, subscripts=f"n{t}go,{i}cgo->n{t}gc{i}"), shape)
 
 
@@ -156,6 +159,7 @@ SPACE: dict[str, Sizes] = {
     "low": (0, 0, 0),
     "high": (0, 1, 0),
 }
+POINT: dict[str, Sizes] = {"window": (1, 1), "strides": (1, 1), "dilations": (1, 2), "low": (0, 0), "high": (0, 0)}
 
 # Windows, then the shapes of images, kernel and results.
 _FITTING: list[tuple[dict[str, Sizes], Sizes, Sizes, Sizes]] = [
@@ -164,6 +168,7 @@ _FITTING: list[tuple[dict[str, Sizes], Sizes, Sizes, Sizes]] = [
     (WIDE, (1, 3, 2, 1), (4, 1, 2, 2), (1, 3, 2, 2)),
     (STEEP, (1, 8, 1, 1), (3, 1, 1, 1), (1, 2, 1, 1)),
     (SPACE, (1, 2, 2, 3, 1, 1), (1, 2, 1, 1, 1, 2), (1, 2, 2, 2, 1, 2)),
+    (POINT, (2, 3, 2, 2, 3), (1, 1, 3, 2, 2), (2, 3, 2, 2, 2)),
     (LINE, (0, 4, 1, 3), (2, 3, 1, 2), (0, 3, 1, 2)),
     (LINE, (2, 1, 1, 3), (2, 3, 1, 2), (2, 0, 1, 2)),
 ]

@@ -158,6 +158,11 @@ class Windows(NamedTuple):
     def is_padded(self) -> bool:
         return any(self.low) or any(self.high)
 
+    @property
+    def are_elements(self) -> bool:
+        """Whether there is a window for each element, and nothing else in it."""
+        return not self.is_padded and all(n == 1 for n in (*self.window, *self.strides))
+
     def counts(self, space: Shape) -> Shape:
         """How many windows there are along each axis."""
         if space is None:

@@ -18,6 +18,7 @@ from gradtape.ir.show import show
 from gradtape.ops.composite import Composite
 from gradtape.ops.convolution import CONVOLVE, CONVOLVE_INPUT, CONVOLVE_KERNEL
 from gradtape.ops.op import Op, Step, emit
+from gradtape.ops.windows import Windows
 
 Kernel = Callable[..., Any]
 LARGEST = 2**31 - 1  # elements: what the library's 32-bit indices reach
@@ -94,13 +95,9 @@ def is_for_cudnn(op: Composite, avals: tuple[Aval, ...], params: dict[str, Any])
     if not all(a.is_known for a in avals) or avals[0].dtype.numpy_dtype not in DTYPES:
         return False
     sizes = [a.size for a in (*avals, *op.infer(avals, **params))]
-    return len(params["window"]) <= AXES and min(sizes) > 0 and max(sizes) <= LARGEST and not _is_product(params)
-
-
-def _is_product(params: dict[str, Any]) -> bool:
-    """Whether windows are single elements, one for each: then cuBLAS multiplies matrices where they lie."""
-    steps, padding = (*params["window"], *params["strides"]), (*params["low"], *params["high"])
-    return all(n == 1 for n in steps) and not any(padding)
+    w = Windows(*(params[name] for name in Windows._fields))
+    # Of single elements it is a product of matrices, which cuBLAS does where they lie.
+    return len(w.window) <= AXES and min(sizes) > 0 and max(sizes) <= LARGEST and not w.are_elements
 
 
 def _convolve(x: Value, k: Value, **params: Any) -> Value:

@@ -11,7 +11,7 @@ import pytest
 
 from gradtape.ir.dtypes import ALL
 from tests.backends.cuda.cudnn_plans import ARCHITECTURES, DTYPES, RECORD
-from tests.cuda_emulator import cudnn_stand_in, cupy_stand_in
+from tests.cuda_emulator import cudnn_graphs, cupy_stand_in
 
 
 def recorded() -> dict[tuple[int, str], tuple[int, int]]:
@@ -29,11 +29,11 @@ def test_there_are_plans_for_all_that_the_stand_in_does() -> None:
     """The one refuses nothing that the other does."""
     counts = recorded()
     assert counts.keys() == {(a, d.name) for a in ARCHITECTURES for d in DTYPES}
-    types = {np_dtype: kind for kind, np_dtype in cudnn_stand_in.DTYPES.items()}
+    types = {np_dtype: kind for kind, np_dtype in cudnn_graphs.DTYPES.items()}
     for (architecture, name), (planned, asked) in counts.items():
         (dtype,) = [d.numpy_dtype for d in ALL if d.name == name]
         with cupy_stand_in.using_device(f"sm_{architecture}"):
-            refused = cudnn_stand_in.is_beyond(types[dtype])
+            refused = cudnn_graphs.is_beyond(types[dtype])
         assert planned == (0 if refused else asked), (architecture, name)
         assert asked > 40
 
