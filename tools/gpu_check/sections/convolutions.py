@@ -182,8 +182,10 @@ def run(s: Setting) -> Found:
                             times = [meter.cost(call) for call in calls]
                         rates.append(times[0] / times[1])
                         rows.append([case.name, *(f"{t:.3f}" for t in times), f"{rates[-1]:.2f}"])
+    figures: dict[str, Any] = {"apart": worst, "cuDNN": cuda.cudnn.module.backend_version()}
     text = f"{count} convolutions and gradients by cuDNN are those of im2col, and a captured step that of one by one"
     if rates:
         mean = math.exp(sum(map(math.log, rates)) / len(rates))
+        figures["table"] = rows
         text += f"; cuDNN takes {min(rates):.2f} to {max(rates):.2f} of im2col's time, {mean:.2f} in the geometric mean"
-    return Found(text, {"apart": worst, "table": rows, "cuDNN": cuda.cudnn.module.backend_version()})
+    return Found(text, figures)
