@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 from gradtape.ir.dtypes import DType, bool_, int32, int64
 
-# Why a program ended. FAR: an operand was beyond what an operation takes. FULL: there is no room for a row more; the
-# register `LACKING` names the one that says how much there is. PAUSED: after so many rounds Python should have a look;
-# called again, the program goes on where it was.
+# Why a program ended. FAR: an operand was beyond what an operation takes, or a position beyond an array. FULL: there is
+# no room for a row more; the register `LACKING` names the one that says how much there is. PAUSED: after so many rounds
+# Python should have a look; called again, the program goes on where it was.
 DONE, FAR, FULL, PAUSED = range(4)
 ROUNDS = 1 << 18  # rounds of loops after which a program pauses
 
@@ -46,6 +46,12 @@ def _again(target: str) -> tuple[str, ...]:
 _SWAP = ("for q in range(t[2], t[3], 2):", "    at[q], at[q + 1] = at[q + 1], at[q]")
 _WALK = ("for q in range(t[4], t[5], 2):", "    at[q] += at[q + 1]")
 
+
+def _step(space: str) -> Jump:
+    k = f"{space}[at[t[3]] + t[4]]"
+    return Jump(7, (f"if {k} < t[5] or {k} >= t[6]:", f"    return {FAR}", f"at[t[1]] = at[t[2]] + {k} * t[7]"))
+
+
 JUMPS: dict[str, Jump] = {
     # to this line
     "go": Jump(1, ("p = t[1]",)),
@@ -62,6 +68,11 @@ JUMPS: dict[str, Jump] = {
     "clear": Jump(1, ("at[t[1]] = 0",)),
     "count": Jump(2, ("at[t[1]] = s_int32[at[t[2]]]",)),
     "tell": Jump(2, ("s_int32[at[t[1]]] = int32(at[t[2]])",)),
+    # a part of an array, so many elements behind its beginning
+    "shift": Jump(3, ("at[t[1]] = at[t[2]] + t[3]",)),
+    # so many steps behind it as a position says, if there is one: part, array, positions, which, from, to, step
+    "step32": _step("s_int32"),
+    "step64": _step("s_int64"),
     # so many rows more: is there room, and from now on they are used
     "room": Jump(3, ("if at[t[1]] + at[t[2]] > at[t[3]]:", f"    at[{LACKING}] = t[3]", f"    return {FULL}")),
     "use": Jump(2, ("at[t[2]] += at[t[1]]",)),

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from gradtape.backends.packed_moves import copying, is_moved, lines_of
+from gradtape.backends.rows_in_place import Chains, chains_of
 from gradtape.ir.aval import Aval
-from gradtape.ir.cluster import Access, Cluster, Loop, Operation, Read, Write
 from gradtape.ir.dtypes import DType, element_of, int64
 from gradtape.ir.graph import Graph, Node, Value
 from gradtape.kernels.jumps import ENDLESS, NONE_USED, ONE, REGISTERS
@@ -72,8 +73,11 @@ class _Block:
     """A graph in the making of its lines, given the places of its inputs. `held`: registers of rows used by the loops
     in it whose stacks may be in its results."""
 
-    def __init__(self, packed: Packed, graph: Graph, given: Sequence[Place]) -> None:
+    def __init__(self, packed: Packed, graph: Graph, given: Sequence[Place], chains: Chains | None = None) -> None:
         self.packed, self.graph, self.program = packed, graph, packed.program
+        self.nodes = graph.nodes if chains is None else chains.nodes
+        self.over = set() if chains is None else {id(n) for chain in chains.written.values() for n in chain}
+        self.changing = {id(v) for n in self.nodes if id(n) in self.over for v in (n.inputs[0], *n.outputs)}
         self.places = {id(v): p for v, p in zip(graph.inputs, given, strict=True)}
         self.used: list[int] = []
 
@@ -84,8 +88,8 @@ class _Block:
         for v, target in wanted:
             if id(v) in made:
                 self.places.setdefault(id(v), target)
-        for node in self.graph.nodes:
-            rule = _RULES.get(type(node.step.op))
+        for node in self.nodes:
+            rule = _rule(node)
             if rule is not None:
                 rule(self, node)
         for v, target in wanted:
@@ -115,12 +119,19 @@ class _Block:
         if is_stack(v.aval.dtype):
             self.program.jump("point", target[1], source[1])
         else:
-            self.program.add(_copying(v.aval), [target], [source])
+            self.program.add(copying(v.aval), [target], [source])
 
-    def inner(self, graph: Graph, given: Sequence[Place], targets: Sequence[Place | None], repeats: bool) -> None:
+    def inner(
+        self,
+        graph: Graph,
+        given: Sequence[Place],
+        targets: Sequence[Place | None],
+        repeats: bool,
+        chains: Chains | None = None,
+    ) -> None:
         """The lines of a graph in a branch, or in a loop, where rows that nobody outside reads are free again after
         each round."""
-        block = _Block(self.packed, graph, given)
+        block = _Block(self.packed, graph, given, chains)
         block.lines(targets)
         if not repeats or block.keeps_stacks:
             self.used += block.used
@@ -134,6 +145,9 @@ class _Block:
         cluster = node.step.params["cluster"]
         reads = [self.at(node.inputs[r.operand]) for r in cluster.reads]
         self.program.add(cluster, [self.made(v) for v in node.outputs], reads)
+
+    def register(self) -> int:
+        return self.packed.register()
 
     def empty(self, node: Node) -> None:
         self.made(node.outputs[0])
@@ -153,7 +167,8 @@ class _Block:
     def while_loop(self, node: Node) -> None:
         program = self.program
         test, body = self.packed.inside(node.step)
-        loop = _Rounds(self, node, node.inputs, len(node.outputs) - 1)
+        chains = chains_of(body, node.step.params["carried"])
+        loop = _Rounds(self, node, node.inputs, len(node.outputs) - 1, chains)
         says = self.packed.place(test.outputs[0].aval)
         given = [*loop.now, *map(self.at, node.inputs[loop.carried :])]
         self.inner(test, given, [says], repeats=False)
@@ -164,7 +179,7 @@ class _Block:
             program.jump("room", ONE, loop.used, loop.room)
         loop.begin_rows()
         again = len(program.lines)
-        self.inner(body, given, [*loop.next, *loop.rows, says], repeats=True)
+        self.inner(body, given, [*loop.targets, *loop.rows, says], repeats=True, chains=chains)
         loop.store()
         program.jump("while", loop.counter, *loop.swaps, *loop.walks, loop.used, loop.room, says[1], again)
         program.aim(end)
@@ -176,7 +191,8 @@ class _Block:
         (body,) = self.packed.inside(node.step)
         trips, *given = node.inputs
         first = params["carried"] + params["constants"]
-        loop = _Rounds(self, node, given, len(node.outputs), given[first:])
+        chains = chains_of(body, params["carried"])
+        loop = _Rounds(self, node, given, len(node.outputs), chains, given[first:])
         program.jump("count", loop.counter, self.at(trips)[1])
         loop.begin_stacks()
         end = program.jump("skip", loop.counter, 0)
@@ -187,7 +203,7 @@ class _Block:
         again = len(program.lines)
         elements = loop.fetch()
         constants = map(self.at, given[loop.carried : first])
-        self.inner(body, [*loop.now, *constants, *elements], [*loop.next, *loop.rows], repeats=True)
+        self.inner(body, [*loop.now, *constants, *elements], [*loop.targets, *loop.rows], repeats=True, chains=chains)
         loop.store()
         program.jump("next", loop.counter, *loop.swaps, *loop.walks, again)
         program.aim(end)
@@ -203,17 +219,29 @@ _RULES: dict[type, Callable[[_Block, Node], None]] = {
 }
 
 
+def _rule(node: Node) -> Callable[[_Block, Node], None] | None:
+    return lines_of if is_moved(node) else _RULES.get(type(node.step.op))
+
+
 class _Rounds:
-    """The registers of a loop: its counter, what it carries now and next, the rows that it reads and writes."""
+    """The registers of a loop: its counter, what it carries now and next, the rows that it reads and writes. What is
+    changed in place, or not at all, is next where it is now."""
 
     def __init__(
-        self, block: _Block, node: Node, given: Sequence[Value], results: int, read: Sequence[Value] = ()
+        self,
+        block: _Block,
+        node: Node,
+        given: Sequence[Value],
+        results: int,
+        chains: Chains,
+        read: Sequence[Value] = (),
     ) -> None:
         self.block, self.packed, self.program = block, block.packed, block.program
         params = node.step.params
         self.backwards: bool = params.get("reverse", False)
         self.carried = n = params["carried"]
         self.counter = self.packed.register()
+        self.stays = set(chains.written)
         self._carry(given[:n])
         self.results = node.outputs[:n]
         elements, pushed = [unstacked(v.aval) for v in read], [unstacked(v.aval) for v in node.outputs[n:results]]
@@ -230,12 +258,16 @@ class _Rounds:
 
     def _carry(self, starts: Sequence[Value]) -> None:
         packed = self.packed
-        rooms = [packed.room(v.aval) for v in starts for _ in range(2)]
+        rooms: list[int] = []
+        for j, v in enumerate(starts):
+            rooms.append(packed.room(v.aval))
+            rooms.append(rooms[-1] if j in self.stays else packed.room(v.aval))
         start = len(packed.registers)
         registers = [packed.register(r) for r in rooms]
         self.swaps = start, len(packed.registers)
         self.now = [(v.aval.dtype, r) for v, r in zip(starts, registers[::2], strict=True)]
         self.next = [(v.aval.dtype, r) for v, r in zip(starts, registers[1::2], strict=True)]
+        self.targets = [None if j in self.stays else place for j, place in enumerate(self.next)]
         for v, place in zip(starts, self.now, strict=True):
             self.block.bring(v, place)
 
@@ -301,12 +333,10 @@ class _Row:
         self.place: Place = (element.dtype, register if self.stack is None else self.stack)
 
 
-def _copying(aval: Aval) -> Cluster:
-    """A cluster that writes what it reads."""
-    access = Access(aval.dtype, (1,) if aval.size > 1 else ())
-    loops = tuple(Loop(aval.size, False) for _ in access.strides)
-    write = Write(0, access, tuple(True for _ in loops))
-    return Cluster(loops, (Read(0, access),), (Operation("read", (), aval.dtype, 0),), (write,))
+def is_view(node: Node) -> bool:
+    """Whether a node shows its operand in another way, of which a program knows nothing."""
+    op = node.step.op
+    return isinstance(op, Structural) and op.view and not op.indices
 
 
 def is_packable(graph: Graph, inside: Inside, whole: bool = True) -> bool:
@@ -314,16 +344,18 @@ def is_packable(graph: Graph, inside: Inside, whole: bool = True) -> bool:
     these make that nothing reads."""
 
     def is_known(v: Value) -> bool:
-        return v.node is None or v.node.step.op.kind in ("constant", "fused") or type(v.node.step.op) in _RULES
+        return v.node is None or v.node.step.op.kind in ("constant", "fused") or _rule(v.node) is not None
 
     def fits(node: Node) -> bool:
         op = node.step.op
         if op.kind == "constant" or isinstance(op, EmptyStack):
             return True
+        if is_moved(node):
+            return all(map(is_known, node.inputs)) and all(map(_is_spelled, (*node.inputs, *node.outputs)))
         if type(op) in _RULES:
             inner = () if isinstance(op, Fused) else inside(node.step)
             return all(map(is_known, node.inputs)) and all(is_packable(g, inside, whole=False) for g in inner)
-        return whole and isinstance(op, Structural) and op.view and not op.indices
+        return whole and is_view(node)
 
     outputs_fit = not any(is_stack(v.aval.dtype) for v in graph.outputs) if whole else all(map(is_known, graph.outputs))
     return outputs_fit and all(map(fits, graph.nodes)) and (whole or all(map(_is_spelled, graph.inputs)))

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 
 from gradtape.backends.program import may_alias
 from gradtape.ir.graph import Graph, Node, Value
-from gradtape.ops.indexing import GATHER, GATHER_ROWS
 from gradtape.ops.op import apply
-from gradtape.ops.row_updates import SET_ROW, in_place
+from gradtape.ops.row_updates import GATHERS, SET_ROW, in_place
 
 
 @dataclass(frozen=True)
@@ -77,7 +76,7 @@ def _chain(body: Graph, j: int, readers: dict[int, list[Node]]) -> list[Node] | 
 
 def _may_hold(node: Node) -> bool:
     """Whether a result may be a view of an operand."""
-    return node.step.op not in (GATHER, GATHER_ROWS) and may_alias(node.step.op, node)
+    return node.step.op not in GATHERS and may_alias(node.step.op, node)
 
 
 def _in_order(nodes: Sequence[Node], writing: Iterable[Node], readers: dict[int, list[Node]]) -> list[Node] | None:

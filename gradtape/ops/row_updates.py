@@ -15,10 +15,14 @@ from gradtape.ir.dtypes import int64
 from gradtape.ir.errors import InvalidArgumentError
 from gradtape.ir.graph import Node, Value
 from gradtape.ir.index import Index
+from gradtape.ops.indexing import GATHER, GATHER_ROWS, SCATTER_ADD, SCATTER_ROWS
 from gradtape.ops.moves import Gather, Move, Reshape, Scatter, flat
 from gradtape.ops.op import Step, constant, emit
 from gradtape.ops.opaque import Opaque
 from gradtape.ops.samples import BadSample, Sample, Spec
+
+GATHERS = (GATHER, GATHER_ROWS)
+SCATTERS = (SCATTER_ADD, SCATTER_ROWS)
 
 
 def _infer(x: Aval, row: Aval, at: Aval, **params: Any) -> Sequence[Aval]:
@@ -67,6 +71,22 @@ def _moves(node: Node) -> list[list[Move]]:
 def set_row(x: Value, row: Value, at: Value, blank: bool = False) -> Value:
     """The node that replaces a row. `blank`: nothing stood there, so that no cotangent is cleared."""
     return emit("set_row", x, row, at, blank=blank, over=False)
+
+
+def is_of_one_row(node: Node, ops: tuple[Opaque, ...]) -> bool:
+    """Whether it is one of some gathers or scatters, of a single row along the first axis."""
+    p = node.step.params
+    return node.step.op in ops and not (p["axis"] or p["batch_dims"]) and node.inputs[1].aval.shape == ()
+
+
+def is_of_rows(node: Node) -> bool:
+    """Whether it reads or replaces a row, whatever the size of the array."""
+    return node.step.op is SET_ROW or is_of_one_row(node, GATHERS)
+
+
+def is_row_alone(node: Node) -> bool:
+    """Whether it makes zeros that have a row."""
+    return is_of_one_row(node, SCATTERS)
 
 
 def in_place(step: Step) -> Step:

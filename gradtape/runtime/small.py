@@ -7,14 +7,14 @@ from typing import Any
 
 from gradtape.backends.clusters import PER_CALL
 from gradtape.backends.cpu import lower
-from gradtape.backends.packed import Packed, is_packable
+from gradtape.backends.packed import Packed, is_packable, is_view
 from gradtape.backends.small import SmallProgram
 from gradtape.ir.graph import Graph, Node, Value
 from gradtape.kernels.spelling import spells_small
 from gradtape.ops.call import call_step
-from gradtape.ops.control import Cond, Region, While
+from gradtape.ops.control import Cond, Region, While, is_stack
 from gradtape.ops.op import Step
-from gradtape.ops.structural import Structural
+from gradtape.ops.row_updates import is_of_rows
 from gradtape.transforms.cost import TRIPS, multiply_adds
 from gradtape.transforms.fuse import fuse
 from gradtape.transforms.hoist import hoisted
@@ -22,6 +22,7 @@ from gradtape.transforms.settle import settled
 from gradtape.transforms.simplify import rebuild_from
 
 ELEMENTS = 1 << 12  # of a small array
+HELD = 1 << 18  # of one of which only rows are read or replaced
 PRODUCTS = 1 << 14  # multiply-adds of a small contraction
 STEPS = 3  # clusters from which one function is worth more than a kernel each
 
@@ -80,9 +81,13 @@ def _regions(nodes: Iterable[Node]) -> list[Node]:
 
 def _is_small(graph: Graph) -> bool:
     def fits(node: Node) -> bool:
-        if not all(v.aval.is_known and 0 < v.aval.size <= ELEMENTS for v in (*node.inputs, *node.outputs)):
-            return False
         op = node.step.op
+        holds = isinstance(op, Region) or is_of_rows(node)
+        for v in (*node.inputs, *node.outputs):
+            if not v.aval.is_known or not 0 < v.aval.size <= (
+                HELD if holds and not is_stack(v.aval.dtype) else ELEMENTS
+            ):
+                return False
         return all(map(_is_small, op.graphs(node.step))) if isinstance(op, Region) else multiply_adds(node) <= PRODUCTS
 
     return all(map(fits, graph.nodes))
@@ -102,7 +107,7 @@ def _bases(graph: Graph) -> list[Value]:
     """What the outputs show, through views: what clusters make, and inputs."""
     found: dict[int, Value] = {}
     for v in graph.outputs:
-        while v.node is not None and isinstance(v.node.step.op, Structural):
+        while v.node is not None and is_view(v.node):
             v = v.node.inputs[0]
         if v.node is None or v.node.step.op.kind != "constant":
             found[id(v)] = v

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from gradtape.ir.graph import Graph, Value
 from gradtape.ops.arithmetic import ADD
 from gradtape.ops.control import Region
-from gradtape.ops.indexing import SCATTER_ADD, SCATTER_ROWS
 from gradtape.ops.op import Step, apply, emit
 from gradtape.ops.pointwise import Pointwise
-from gradtape.ops.row_updates import set_row
+from gradtape.ops.row_updates import is_row_alone, set_row
 from gradtape.transforms.simplify import rebuild
 
 
@@ -52,11 +51,10 @@ def _rows(v: Value) -> list[tuple[Value, Value]] | None:
     """The rows, with their positions, of which a value is the sum, among zeros; None: it is no such sum."""
     if v.node is None:
         return None
-    op, p = v.node.step.op, v.node.step.params
-    if op in (SCATTER_ADD, SCATTER_ROWS):
+    if is_row_alone(v.node):
         row, at = v.node.inputs
-        return [(row, at)] if at.aval.shape == () and p["axis"] == p["batch_dims"] == 0 else None
-    if op is not ADD or v.node.inputs[0].aval is not v.node.inputs[1].aval:
+        return [(row, at)]
+    if v.node.step.op is not ADD or v.node.inputs[0].aval is not v.node.inputs[1].aval:
         return None
     parts = [_rows(x) for x in v.node.inputs]
     return None if None in parts else [r for part in parts if part is not None for r in part]

@@ -1,15 +1,16 @@
-"""A graph in clusters whose branches and loops are given and give arrays, not views. Floor: transforms."""
+"""A graph in clusters whose branches, loops and rows are given and give arrays, not views. Floor: transforms."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from gradtape.ir.cluster import Access, Cluster, Loop, Operation, Read, Write, collapsed
-from gradtape.ir.graph import Graph, Value
+from gradtape.ir.graph import Graph, Node, Value
 from gradtape.ops.control import Region
 from gradtape.ops.fused import fused_step
-from gradtape.ops.layout import RESHAPE
+from gradtape.ops.layout import CONCAT, PAD, RESHAPE, SLICE, UNSLICE
 from gradtape.ops.op import apply
+from gradtape.ops.row_updates import is_of_rows, is_row_alone
 from gradtape.transforms.fuse import strides_of
 from gradtape.transforms.views import walk_back
 
@@ -17,19 +18,24 @@ from gradtape.transforms.views import walk_back
 def settled(graph: Graph, whole: bool) -> Graph:
     """The graph with clusters that copy where a branch or a loop reads a view; its outputs stay views if it is the
     `whole`, else they are arrays too."""
-    if whole and not any(isinstance(n.step.op, Region) for n in graph.nodes):
+    if whole and not any(map(_wants_arrays, graph.nodes)):
         return graph
     new: dict[int, Value] = {id(v): v for v in graph.inputs}
     arrays: dict[int, Value] = {}
     for node in graph.nodes:
         operands = [new[id(v)] for v in node.inputs]
-        if isinstance(node.step.op, Region):
+        if _wants_arrays(node):
             operands = [_as_array(v, arrays) for v in operands]
         same = all(a is b for a, b in zip(operands, node.inputs, strict=True))
         results = node.outputs if same else apply(node.step, operands)
         new.update((id(v), r) for v, r in zip(node.outputs, results, strict=True))
     outputs = [new[id(v)] for v in graph.outputs]
     return Graph(graph.inputs, outputs if whole else [_as_array(v, arrays) for v in outputs])
+
+
+def _wants_arrays(node: Node) -> bool:
+    op = node.step.op
+    return isinstance(op, Region) or is_of_rows(node) or is_row_alone(node) or op in (SLICE, UNSLICE, PAD, CONCAT)
 
 
 def _as_array(v: Value, arrays: dict[int, Value]) -> Value:

@@ -28,11 +28,18 @@ def start(dtype: Any) -> list[Any]:
     return [tf.zeros([SIZE], dtype), tf.zeros([SIZE, SIZE], dtype), tf.zeros([], dtype), tf.zeros([], tf.int32)]
 
 
-def program(seed: int, depth: int = 2) -> Callable[..., Any]:
+class Draws(Random):
+    """Random numbers, and what straight lines are drawn from."""
+
+    steps: list[Block]
+
+
+def program(seed: int, depth: int = 2, has_parts: bool = False) -> Callable[..., Any]:
     """A function of a vector, a matrix, a number and a whole number to a vector."""
 
     def run(x: Any, m: Any, y: Any, k: Any) -> Any:
-        rng = Random(seed)
+        rng = Draws(seed)
+        rng.steps = [*STEPS, *PARTS] if has_parts else STEPS
         state = _nested(rng, depth)(State(x, m, y, k))
         state = _steps(rng)(state)
         return state.x + state.y * tf.linalg.matvec(state.m, tf.ones_like(x))
@@ -40,7 +47,7 @@ def program(seed: int, depth: int = 2) -> Callable[..., Any]:
     return run
 
 
-def _nested(rng: Random, depth: int) -> Block:
+def _nested(rng: Draws, depth: int) -> Block:
     blocks: list[Block] = [_steps(rng)]
     for _ in range(rng.randint(1, 2)):
         blocks += [rng.choice([_branch, _loop, _loop])(rng, depth), _steps(rng)]
@@ -53,11 +60,17 @@ def _nested(rng: Random, depth: int) -> Block:
     return run
 
 
-def _inner(rng: Random, depth: int) -> Block:
+def _inner(rng: Draws, depth: int) -> Block:
     return _nested(rng, depth - 1) if depth > 1 and rng.random() < 0.7 else _steps(rng)
 
 
 # ------------------------------------------------------------------ straight lines
+
+
+def rows(m: Any) -> Any:
+    """The rows of a matrix as an array."""
+    return tf.TensorArray(m.dtype, SIZE).unstack(m)
+
 
 STEPS: list[Block] = [
     lambda s: s._replace(x=tf.sin(s.x + s.y)),
@@ -76,8 +89,17 @@ STEPS: list[Block] = [
 ]
 
 
-def _steps(rng: Random) -> Block:
-    chosen = rng.choices(STEPS, k=rng.randint(0, 3))
+# Rows, slices and concatenations.
+PARTS: list[Block] = [
+    lambda s: s._replace(x=s.m[tf.minimum(s.k, SIZE - 1)] * 0.5 + s.x, y=s.x[1]),
+    lambda s: s._replace(m=rows(s.m).write(tf.minimum(s.k, SIZE - 1), s.x).stack()),
+    lambda s: s._replace(x=tf.concat([s.x[1:], s.x[:1]], 0)),
+    lambda s: s._replace(x=tf.pad(s.x[1:] * s.m[::2, 1], [[1, 0]])),
+]
+
+
+def _steps(rng: Draws) -> Block:
+    chosen = rng.choices(rng.steps, k=rng.randint(0, 3))
 
     def run(state: State) -> State:
         for step in chosen:
@@ -90,7 +112,7 @@ def _steps(rng: Random) -> Block:
 # ------------------------------------------------------------------ branches and loops
 
 
-def _branch(rng: Random, depth: int) -> Block:
+def _branch(rng: Draws, depth: int) -> Block:
     true, false = _inner(rng, depth), _inner(rng, depth)
     by_count = rng.random() < 0.4
 
@@ -101,7 +123,7 @@ def _branch(rng: Random, depth: int) -> Block:
     return run
 
 
-def _loop(rng: Random, depth: int) -> Block:
+def _loop(rng: Draws, depth: int) -> Block:
     body = _inner(rng, depth)
     trips, swaps = rng.choice([0, 1, 2, 3, 70]) if depth == 1 else rng.randint(0, 3), rng.random() < 0.3
     by_value = rng.random() < 0.5

@@ -136,6 +136,13 @@ def test_random_programs(question: str, depth: int) -> None:
     assert sum(fitted) > count // 2
 
 
+@pytest.mark.parametrize("question", ["value", "gradient", "second"])
+def test_random_programs_of_parts(question: str) -> None:
+    """With rows at positions that are known when running, slices, pads and concatenations."""
+    fitted = [compare(*traced(QUESTIONS[question](program(s, has_parts=True)), "float64", s)) for s in range(SEEDS)]
+    assert sum(fitted) > 2 * SEEDS // 3
+
+
 def test_random_programs_in_float32() -> None:
     assert sum(compare(*traced(gradient(program(seed)), "float32", seed), 5e-3) for seed in range(SEEDS)) > SEEDS // 2
 
@@ -197,6 +204,29 @@ def test_machine_code(question: str) -> None:
         for a, b in zip(run(*arrays), node_by_node(graph, arrays), strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12)
     assert DONE in answers and set(answers) <= {DONE, FULL}
+
+
+def collected(x: Any, m: Any, y: Any, k: Any) -> Any:
+    """A loop that reads rows, writes rows, and reads what it wrote, of more elements than kernels run over."""
+    found = tf.TensorArray(x.dtype, 2000, element_shape=[SIZE]).unstack(tf.zeros([2000, SIZE], x.dtype))
+    for i in tf.range(1, k):
+        found = found.write(i, tf.tanh(m[tf.minimum(i, SIZE - 1)] + found.read(i - 1) * y))
+    return found.read(k - 1) + x
+
+
+@pytest.mark.parametrize("question", ["value", "gradient"])
+def test_rows_in_machine_code(question: str) -> None:
+    graph, arrays = traced(QUESTIONS[question](collected), "float64", 5)
+    run, _, answers = native(graph)
+    for rounds in (1, 2, 300):
+        arrays[3] = np.int32(rounds)
+        for a, b in zip(run(*arrays), node_by_node(graph, arrays), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12)
+    assert DONE in answers and set(answers) <= {DONE, FULL}
+    arrays[3] = np.int32(2002)
+    assert run(*arrays) is None  # it runs op by op
+    with pytest.raises(tf.errors.InvalidArgumentError, match="index 2000 is not in"):
+        node_by_node(graph, arrays)
 
 
 def test_room_grows_and_stays() -> None:
