@@ -18,6 +18,16 @@ class Addresses:
         """The position of an element, for given values of all loops."""
         return self._sum(access, None)
 
+    def of(self, access: Access, low: str) -> str:
+        """The position of an element, for round `i` of the vector loop from one of its values on."""
+        step = 0 if self.vector is None else access.strides[self.vector]
+        if not step:
+            return self.base(access)
+        along = "i" if low == "0" else f"{low} + i"
+        along = along if step == 1 else f"({along}) * {self.stride(step)}"
+        lead = self._sum(access, self.vector)
+        return along if lead == "0" else f"{lead} + {along}"
+
     def row(self, name: str, access: Access, low: str, high: str) -> str:
         """The elements that the vector loop visits between two of its values."""
         assert self.vector is not None

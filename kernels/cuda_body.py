@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from typing import Any
 
-from gradtape.ir.cluster import Access, Cluster, Operation, Write
+from gradtape.ir.cluster import LEAVES, Access, Cluster, Operation, Write
 from gradtape.ir.dtypes import DType, bool_, int32, int64
 from gradtape.kernels.addresses import Addresses
 from gradtape.kernels.cuda_jobs import Job
@@ -19,7 +19,7 @@ TEMPLATES = ("functions.cuh", "teams.cuh")
 OF_COMPLEX = ("complex.cuh", "teams.cuh")
 NAMED = 4  # operations that a kernel's name has
 NOTHING: Mapping[int, str] = {}
-UNNAMED = frozenset({"read", "number", "cast", "round", "identity", "stop_gradient"})
+UNNAMED = LEAVES | frozenset({"cast", "round", "identity", "stop_gradient"})
 
 
 class Body:
@@ -32,6 +32,7 @@ class Body:
         self.raw: dict[int, str] = {}  # where elements that are read are at hand
         self.numbers: dict[tuple[str, DType], Any] = {}
         self.given: frozenset[str] | None = None  # the arrays that the kernel has, if not all of the job
+        self.in_team = False  # whether what is the same for a round is read by one thread, which tells its team
         self.lines: list[str] = []
         self.depth = 1
 
@@ -119,17 +120,36 @@ class Body:
         name = f"t{k}_{e.op}"
         if e.op == "read":
             access = self.cluster.reads[e.leaf].access
-            element = self.raw.get(k) or f"r{e.leaf}[{self.place(access)}]"
+            element = self.raw.get(k) or self._element(e.leaf, access)
             if access.dtype.is_half and raw_too:
                 self.line(f"const {access.dtype.name} t{k}_raw = {element};")
                 element = f"t{k}_raw"
             text = f"widen({element})" if access.dtype.is_half else element
         elif k in self.raw:
             text = self.raw[k]
+        elif e.op == "position":
+            access = Access(e.dtype, e.leaf)
+            text = f"cast<{e.dtype.name}>({self.beside(access) if self.moves(k) else self.place(access)})"
         else:
             text = spelled_cuda(e, [self.names[a] for a in e.args])
         self.line(f"const {e.dtype.name} {name} = {text};")
         self.names[k] = name
+
+    def _element(self, read: int, access: Access) -> str:
+        told = self.in_team and not access.loops & self.cluster.reduced
+        return f"team.told(r{read}, {self.place(access)})" if told else f"r{read}[{self.place(access)}]"
+
+    def constants(self, needed: Set[int]) -> None:
+        """What depends on no loop, and on nothing that the kernel writes: done once, before all rounds."""
+        self.numbers_of(range(len(self.cluster.code)))
+        for k in sorted(needed - self.names.keys()):
+            e = self.cluster.code[k]
+            is_ready = all(a in self.names for a in e.args) if e.op != "read" else not self._is_written(e.leaf)
+            if is_ready and not self.cluster.dependences[k] and not self.cluster.stages[k]:
+                self.operation(k)
+
+    def _is_written(self, read: int) -> bool:
+        return self.job.reads[read] in self.job.writes
 
     def numbers_of(self, order: Iterable[int]) -> None:
         """Names for the numbers of a formula."""

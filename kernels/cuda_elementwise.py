@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gradtape.ir.cluster import Access, Cluster
 from gradtape.kernels.cuda_body import Body, flag, index_type
 from gradtape.kernels.cuda_jobs import Job, accesses, bytes_once, size_of, span_of
 from gradtape.kernels.cuda_launch import Launch, Number
@@ -15,6 +16,7 @@ from gradtape.kernels.schedule import schedule
 MOST_BLOCKS = 1 << 20  # beyond, each thread takes several packs
 ENOUGH = 1 << 16  # threads, beyond which each goes several rounds along the loop of repeated operands
 MOST_ROUNDS = 16
+ROUNDS = 12  # of a thread for each that moves as many bytes as it reads for all of them
 
 
 def elementwise(job: Job) -> tuple[str, Launch]:
@@ -25,7 +27,8 @@ def elementwise(job: Job) -> tuple[str, Launch]:
     size = size_of(cluster, tuple(range(len(cluster.loops))))
     packs = -(-size // width)
     along = _strip_loop(job, vector)
-    share = 1 if along is None else max(1, min(packs // ENOUGH, MOST_ROUNDS))
+    share = rounds_of(cluster, vector, width, along)
+    share = max(share, min(packs // ENOUGH, MOST_ROUNDS)) if along is not None else share
     grid = max(1, min(-(-packs // (THREADS * share)), MOST_BLOCKS))
     span = max(span_of(cluster, access) for _, access in accesses(job))
     body = Body(job, vector, index_type(max(size, span) + grid * THREADS * width))
@@ -39,6 +42,19 @@ def elementwise(job: Job) -> tuple[str, Launch]:
     buffers = [(f"w{k}", b) for k, b in enumerate(job.writes)]
     (text, name), arguments = body.finished(str(THREADS), buffers, more)
     return text, Launch(name, grid, THREADS, 0, bytes_once(cluster, accesses(job)), arguments)
+
+
+def rounds_of(cluster: Cluster, vector: int | None, width: int, along: int | None) -> int:
+    """How many rounds a thread goes at least, so that what it reads for all of them is little beside the rest."""
+    accesses = [*(r.access for r in cluster.reads), *(w.access for w in cluster.writes)]
+    once = sum(_bytes(a, vector, width) for a in accesses if not a.loops or along not in (None, *a.loops))
+    each = sum(_bytes(a, vector, width) for a in accesses) - once
+    return max(1, min(-(-ROUNDS * once // max(each, 1)), MOST_ROUNDS))
+
+
+def _bytes(access: Access, vector: int | None, width: int) -> int:
+    """Bytes of a pack, or of the one element that is the same for all of it."""
+    return access.dtype.size * (width if vector in access.loops else 1)
 
 
 def _strip_loop(job: Job, vector: int | None) -> int | None:
@@ -75,6 +91,7 @@ def pointers(body: Body) -> list[str]:
 def line(body: Body, width: int, thread: str, threads: str) -> None:
     """One loop: packs as far as they go, single elements for the rest; for the thread of this number, of so many."""
     index = body.index.name
+    body.constants(set(range(len(body.cluster.code))))
     if width > 1:
         arrays = ", ".join(pointers(body))
         body.line(f"// {width} elements at once, the last ones (or all, of arrays that are not aligned) one by one")
@@ -93,6 +110,7 @@ def line(body: Body, width: int, thread: str, threads: str) -> None:
 def _grid(body: Body, width: int, along: int | None) -> None:
     """Several loops, of which the threads take the rounds in turn."""
     index, vector = body.index.name, body.vector
+    body.constants(set(range(len(body.cluster.code))))
     open_lambda(body, width, "packs")
     counts = {k: f"n{k}" for k in range(len(body.cluster.loops))}
     if vector is not None and width > 1:
@@ -135,7 +153,6 @@ def _strip(body: Body, along: int, count: str, width: int) -> None:
     """Rounds along one loop; what is the same in all of them comes first."""
     index, dependences = body.index.name, body.cluster.dependences
     fixed = [k for k in range(len(dependences)) if along not in dependences[k]]
-    body.numbers_of(range(len(dependences)))
     body.load(fixed)
     body.fixed(fixed)
     names = dict(body.names)
@@ -175,7 +192,6 @@ def _pack(body: Body, order: Sequence[int]) -> None:
     """One pack: read, computed, written."""
     cluster = body.cluster
     writes = {f"w{k}": w for k, w in enumerate(cluster.writes)}
-    body.numbers_of(order)
     body.load(order)
     body.fixed(order)
     each = {

@@ -20,8 +20,8 @@ TEMPLATES = Path(__file__).with_name("cuda")
 
 
 def render_cuda(cluster: Cluster, shared: int = SHARED, over: Mapping[int, int] | None = None) -> CudaProgram:
-    """The kernels of a cluster; `shared`: bytes of shared memory that a block may ask for; `over`: by results, operands
-    in whose arrays they are. What has no elements is not launched."""
+    """The kernels of a cluster; `shared`: bytes of shared memory that a block may have, for more than `SHARED` of which
+    it asks; `over`: by results, operands in whose arrays they are. What has no elements is not launched."""
     scratch: list[Scratch] = []
     texts: dict[str, None] = {}
     launches: list[Launch] = []
@@ -36,7 +36,7 @@ def render_cuda(cluster: Cluster, shared: int = SHARED, over: Mapping[int, int] 
         if not job.has_teams:
             add(*elementwise(job))
             continue
-        parts = parts_of(job)
+        parts = parts_of(job, shared)
         if parts > 1:
             for made in stages(job, scratch, parts):
                 add(*made)

@@ -11,11 +11,11 @@ from gradtape.kernels.cuda_elementwise import are_packs, close_lambda, open_lamb
 from gradtape.kernels.cuda_jobs import Job, Parts, accesses, allocated, bytes_once, size_of
 from gradtape.kernels.cuda_launch import Buffer, Launch, Number, Scratch
 from gradtape.kernels.cuda_teams import (
-    BLOCKS,
     LONG_FORMULA,
     THREADS,
     Layout,
     Sweep,
+    Team,
     aligned,
     is_inside,
     kept_size,
@@ -25,15 +25,34 @@ from gradtape.kernels.schedule import schedule
 
 MOST_BLOCKS = 1 << 20  # beyond, each team takes several rounds
 CARRYING = 1024  # blocks of teams that carry numbers from round to round
-CARRIED = 32  # rounds of a block for each row of numbers that it carries and writes and reads again, for each array
-ROUNDS_KEPT = 16  # of a team that keeps what is the same in all
+ROUNDS = 12  # of a block for each that moves as many bytes and is there for all of them
+CARRIED = 24  # the same for numbers that a block carries, and writes, and that are read again
 PLENTY = 1 << 18  # threads from which no more are needed
 PART = 16  # elements that a thread has of a part of a round, at least
 
 
 def rows(job: Job, scratch: list[Scratch], limit: int) -> tuple[str, Launch, list[Parts]]:
     """The text of a job's kernel, how it is launched, and what is left to put together."""
-    return Rows(job, scratch, layout(job, limit)).kernel()
+    made = Rows(job, scratch, layout(job, limit))
+    if made.parts > 1 and made.plan.still:  # a block that does a part needs a part of it
+        made = Rows(job, scratch, layout(job, limit, with_still=False))
+    return made.kernel()
+
+
+def moved_of_element(job: Job) -> int:
+    """Bytes of an element of a round that no other round reads or writes."""
+    cluster, rounds = job.cluster, set(job.rounds)
+    accesses = [*(r.access for r in cluster.reads), *(w.access for w in cluster.writes if w.monoid is None)]
+    mine = [a for a in accesses if a.loops & cluster.reduced and (a.loops & rounds or not rounds)]
+    return max(1, sum(a.dtype.size for a in mine))
+
+
+def part_of(job: Job, team: Team) -> int:
+    """Elements of a part of a round at least: so many that what each thread reads for the round is little beside."""
+    cluster = job.cluster
+    accesses = [r.access for r in cluster.reads]
+    round_ = sum(a.dtype.size for a in accesses if a.loops and not a.loops & cluster.reduced)
+    return team.size * max(PART, -(-2 * ROUNDS * round_ // moved_of_element(job)))
 
 
 class Rows:
@@ -51,8 +70,10 @@ class Rows:
         reach = max(self.size, self.round_count * self.parts, _reach(job)) + (self.grid + 1) * self.team.threads * 8
         reach = max(reach, self.grid * self.team.count * self.size if plan.carried else 0)
         self.body = Body(job, inner, index_type(reach))
+        self.body.in_team = inner is not None
         self.index = self.body.index.name
         self.waiting: list[Parts] = []
+        self.needed = set(range(len(self.cluster.code)))
 
     # ------------------------------------------------------------------ the whole
 
@@ -91,7 +112,7 @@ class Rows:
         others = any(not is_inside(self.job, w) and w.source not in ends for w in cluster.writes)
         if used or others or self.plan.carried or not ends <= sources or not self._same_monoids():
             return 1
-        share = PART * self.team.size
+        share = part_of(self.job, self.team)
         return max(1, min(PLENTY // (self.round_count * self.team.size), self.size // share))
 
     def _same_monoids(self) -> bool:
@@ -103,12 +124,11 @@ class Rows:
     def _grid(self) -> int:
         units = self.round_count * self.parts
         blocks = max(1, -(-units // self.team.count))
-        if not self.carrying:
-            return min(blocks, MOST_BLOCKS, max(BLOCKS, -(-blocks // ROUNDS_KEPT)) if self.plan.still else blocks)
-        accesses = [*(r.access for r in self.cluster.reads), *(w.access for w in self.cluster.writes)]
-        arrays = sum(len(a.loops) == len(self.cluster.loops) for a in accesses)
-        rounds = max(self.team.count, CARRIED * len(self.plan.carried) // max(arrays, 1))
-        return max(1, min(blocks, CARRYING, -(-units // rounds)))
+        code, writes = self.cluster.code, self.cluster.writes
+        carried = sum(code[writes[k].source].dtype.size for k in self.plan.carried)
+        alike = ROUNDS * self.plan.still_bytes + CARRIED * carried
+        rounds = max(self.team.count, -(-alike // moved_of_element(self.job)))
+        return max(1, min(blocks, CARRYING if self.carrying else MOST_BLOCKS, -(-units // rounds)))
 
     def _target(self, k: int) -> tuple[str, Buffer]:
         """The parameter that a write goes to: its array, or numbers that are put together later."""
@@ -142,6 +162,7 @@ class Rows:
         body.line(f"const {index} rounds = {rounds};")
         if self.plan.bytes:
             body.line("int m;  // where a thread keeps what it needs again")
+        body.constants(self.needed)
         self._load_still()
         self._begin_carried()
         step = f"{index}(gridDim.x) * {team.count}" if team.count > 1 else f"{index}(gridDim.x)"
@@ -154,7 +175,7 @@ class Rows:
 
     def _round(self) -> None:
         """One round, all sweeps. Threads of teams that have none stay with the others, since they meet at barriers."""
-        body, index, code = self.body, self.index, self.cluster.code
+        body, index = self.body, self.index
         body.line(f"const {index} mine = first + team.number;")
         body.line("const bool active = mine < rounds;")
         top = len(body.lines)
@@ -173,7 +194,6 @@ class Rows:
             body.line(f"const {index} end = {high};")
             body.decompose("u", self.rounds)
         names = dict(body.names)
-        body.numbers_of(range(len(code)))
         self._work(low)
         body.without_unused(top, self.rounds)
         body.names = names

@@ -25,8 +25,9 @@ from gradtape.kernels.cuda_entry import (
     written,
 )
 from gradtape.kernels.cuda_launch import Buffer, CudaProgram, Launch, Number, Scratch
-from gradtape.kernels.cuda_teams import BLOCKS, WARP
+from gradtape.kernels.cuda_teams import WARP
 
+BLOCKS = 512  # that keep a device busy
 SEVERAL = 8  # packs of each lane, up to which a warp does a row
 LONG_PART = 4  # packs of each thread in a part of a row, at least
 LONG_PIECE = 16  # elements of a part of a column, at least

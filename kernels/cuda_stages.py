@@ -5,30 +5,35 @@ the same order; the results of its own reductions it leaves in parts."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 from gradtape.kernels.cuda_body import flag, structure
 from gradtape.kernels.cuda_elementwise import are_packs
 from gradtape.kernels.cuda_jobs import Job, allocated, bytes_once, size_of
 from gradtape.kernels.cuda_launch import Buffer, Launch, Number, Scratch
-from gradtape.kernels.cuda_rows import PART, PLENTY, Rows
-from gradtape.kernels.cuda_teams import Layout, apart, is_inside
+from gradtape.kernels.cuda_rows import PLENTY, ROUNDS, Rows, moved_of_element, part_of
+from gradtape.kernels.cuda_teams import Layout, apart, fits_on_chip, is_inside
 
 MOST_PARTS = 256  # which each team puts together again
 FEW_BLOCKS = 128  # below, rounds are shared
 LONG = 4  # parts that a round has at least
 
 
-def parts_of(job: Job) -> int:
-    """In how many parts the rounds of a job are done, if in a kernel for each sweep; else 1."""
+def parts_of(job: Job, limit: int) -> int:
+    """In how many parts the rounds of a job are done, if in a kernel for each sweep; else 1. What stays in so much
+    shared memory is swept by one kernel."""
     rounds, elements = size_of(job.cluster, job.rounds), size_of(job.cluster, job.elements)
     team = apart(job).team
     blocks = -(-rounds // team.count)
     code = job.cluster.code
-    goes_on = any(code[a].op == "reduce" for e in code for a in e.args)
-    if any(w.monoid for w in job.cluster.writes) or not goes_on or blocks >= FEW_BLOCKS:
+    ends = {k for k, e in enumerate(code) if e.op == "reduce"}
+    goes_on = any(set(e.args) & ends for e in code)
+    if any(w.monoid for w in job.cluster.writes) or not goes_on or blocks >= FEW_BLOCKS or fits_on_chip(job, limit):
         return 1
-    parts = min(PLENTY // (rounds * team.size), elements // (PART * team.size), MOST_PARTS)
+    again = sum(code[k].dtype.size for k in ends)  # bytes of each part that each of the parts reads
+    few = math.isqrt(elements * moved_of_element(job) // (2 * ROUNDS * again))
+    parts = min(PLENTY // (rounds * team.size), elements // part_of(job, team), few, MOST_PARTS)
     return parts if parts >= LONG else 1
 
 

@@ -2,27 +2,31 @@
 and what stays on the chip between sweeps. Floor: kernels.
 
 Every thread goes over the same elements in each sweep, so that what it keeps in shared memory is its own and needs no
-barrier. If that is too much for one block, nothing is kept, and later sweeps read and compute again."""
+barrier. Up to 48 KB, so that several blocks share a processor, what is dear to compute is kept beside what is read, or
+at least what is read. A row that needs more gets what the architecture has for a block that asks for it, and twice as
+many threads, since it has the processor almost to itself. If that is too little, later sweeps read again."""
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from gradtape.ir.cluster import Cluster, Write
+from gradtape.ir.cluster import LEAVES, Cluster, Write
 from gradtape.kernels.cuda_jobs import Job, size_of
 from gradtape.kernels.schedule import CHEAP, CHEAP_DEPTH, schedule
 
 THREADS = 256  # of a block
 WARP = 32
-SHARED = 48 * 1024  # bytes of shared memory that a block has on every device
+SHARED = 48 * 1024  # bytes of shared memory that a block has on every device without asking
 ROOM = 24 * 1024  # bytes up to which several rows are kept in a block, each by a part of a warp
 ALIGNED = 16  # elements: what follows so many is aligned, whatever their type
 LONG_FORMULA = 64  # operations that are not cheap, of all elements of a pack
 MANY_ROUNDS = 1 << 10  # from which a warp is enough for a row of some length
-BLOCKS = 512  # that keep a device busy
-SEVERAL = 4  # rounds from which a team keeps what is the same in all
+MANY_BLOCKS = 128  # below, blocks are of few columns
+SECTOR = 32  # bytes that move together
+LANE = 16  # elements that a thread has of a column, at least
 LONG_ROW = 1 << 14  # elements from which a row is shared by twice as many threads
 
 
@@ -82,48 +86,67 @@ class Layout:
     still_bytes: int  # for each element
 
     def shared(self, elements: int) -> int:
-        """Bytes of shared memory."""
+        """Bytes of shared memory that are asked for."""
         return self.team.held(elements) * self.bytes + aligned(elements) * self.still_bytes
 
 
-def layout(job: Job, limit: int) -> Layout:
-    """How a job runs in blocks with so much shared memory; what its combining writes carry must fit."""
-    elements = size_of(job.cluster, job.elements)
+def layout(job: Job, limit: int, with_still: bool = True) -> Layout:
+    """How a job runs in blocks with so much shared memory; what its combining writes carry must fit. Nothing is kept if
+    nothing that is kept fits."""
+    found = next((x for x in _layouts(job, with_still) if _bytes(job, x) <= _room(x.team, limit)), None)
+    return found or apart(job)
+
+
+def fits_on_chip(job: Job, limit: int) -> bool:
+    """Whether what a block goes over several times can stay with it."""
+    return any(_bytes(job, x) <= _room(x.team, limit) for x in _layouts(job))
+
+
+def _layouts(job: Job, with_still: bool = True) -> Iterator[Layout]:
+    """The layouts that read nothing twice, the best first: small ones, then those that ask for memory; at last those
+    that read what is the same in all rounds anew in each."""
     teams = list(_teams(job))
-    for team in teams:
-        room = min(limit, ROOM) if team.count > 1 and team.vector is not None else limit
-        for still in dict.fromkeys((_still(job, team), ())):
-            kept = _sweeps(job, True, still)
-            slots, size = _placed(job, kept)
-            carried, total = _carried(job, size)
-            sizes = [kept_size(job.cluster, k) for k in still]
-            starts = dict(zip(still, itertools.accumulate(sizes, initial=0), strict=False))
-            found = Layout(team, kept, slots, carried, total, starts, sum(sizes))
-            if found.shared(elements) <= room:
-                return found
-    return _without_memory(job, teams[-1])
+    for keeps_still in (True, False) if with_still else (False,):
+        for team in (*teams, _wide(teams[-1])):
+            still = _still(job, team) if keeps_still else ()
+            for kept in (_sweeps(job, _dear, still), _sweeps(job, _nothing, still)):
+                slots, size = _placed(job, kept)
+                carried, total = _carried(job, size)
+                sizes = [kept_size(job.cluster, k) for k in still]
+                starts = dict(zip(still, itertools.accumulate(sizes, initial=0), strict=False))
+                yield Layout(team, kept, slots, carried, total, starts, sum(sizes))
+
+
+def _room(team: Team, limit: int) -> int:
+    """Bytes of shared memory for blocks of a team."""
+    if team.threads > THREADS:
+        return limit
+    return min(limit, ROOM if team.count > 1 and team.vector is not None else SHARED)
+
+
+def _bytes(job: Job, x: Layout) -> int:
+    """Bytes of shared memory that a block takes, those counted in that its teams put numbers together in."""
+    code = job.cluster.code
+    ends = {(e.leaf, e.dtype) for e in code if e.op == "reduce"}
+    ends |= {(w.monoid, code[w.source].dtype) for w in job.cluster.writes if w.monoid}
+    places = x.team.threads if x.team.vector is None else x.team.threads // WARP
+    static = sum(dtype.size for _, dtype in ends) * places
+    return x.shared(size_of(job.cluster, job.elements)) + static
 
 
 def apart(job: Job) -> Layout:
-    """How a job runs whose sweeps are kernels of their own, so that nothing stays on the chip."""
-    *_, team = _teams(job)
-    return _without_memory(job, team)
-
-
-def _without_memory(job: Job, team: Team) -> Layout:
-    """A layout that keeps nothing but what combining writes carry."""
+    """How a job runs of which nothing stays on the chip but what combining writes carry."""
+    teams = list(_teams(job))
+    team = teams[0] if teams[0].vector is None else teams[-1]
     carried, total = _carried(job, 0)
-    return Layout(team, _sweeps(job, False), {}, carried, total, {}, 0)
+    return Layout(team, _sweeps(job, None), {}, carried, total, {}, 0)
 
 
 def _still(job: Job, team: Team) -> tuple[int, ...]:
-    """Reads that are the same in each round, where a team has many."""
+    """Reads that are the same in each round."""
     cluster, mine = job.cluster, frozenset(job.elements)
-    blocks = -(-size_of(cluster, job.rounds) // team.count)
-    if blocks < SEVERAL * BLOCKS and not _carried(job, 0)[0]:
-        return ()
     found = []
-    for k in {k for sweep in _sweeps(job, False) for k in sweep.inside}:
+    for k in {k for sweep in _sweeps(job, None) for k in sweep.inside}:
         e = cluster.code[k]
         if e.op == "read":
             access = cluster.reads[e.leaf].access
@@ -146,7 +169,7 @@ def width_of(cluster: Cluster, vector: int | None) -> int:
     sizes = [a.dtype.size for a in accesses if vector is not None and a.strides[vector] == 1]
     if not sizes:
         return 1
-    dear = sum(1 + e.dtype.is_complex for e in cluster.code if e.op not in CHEAP and e.op not in ("read", "number"))
+    dear = sum(1 + e.dtype.is_complex for e in cluster.code if e.op not in CHEAP | LEAVES)
     room = max(1, LONG_FORMULA // max(dear, 1))
     return min(16 // max(sizes), 8, 1 << (room.bit_length() - 1))
 
@@ -177,9 +200,27 @@ def _teams(job: Job) -> Iterator[Team]:
         threads = THREADS if elements <= LONG_ROW else 2 * THREADS
         yield Team(threads, 1, inner, width)
         return
+    for columns in _columns(cluster, rounds):
+        lanes = min(THREADS // columns, _power_of_two(-(-elements // LANE)))
+        wide = min(THREADS // lanes, _power_of_two(rounds // MANY_BLOCKS))
+        yield Team(lanes, max(columns, wide), None, 1)
+
+
+def _columns(cluster: Cluster, rounds: int) -> Iterator[int]:
+    """Columns that a block has side by side: those of a warp, or fewer that are whole sectors of memory."""
+    accesses = [*(r.access for r in cluster.reads), *(w.access for w in cluster.writes)]
+    least = SECTOR // min((a.dtype.size for a in accesses if a.loops), default=1)
     columns = min(_power_of_two(rounds), WARP)
-    lanes = min(THREADS // columns, _power_of_two(elements))
-    yield Team(lanes, min(_power_of_two(rounds), THREADS // lanes), None, 1)
+    while columns:
+        yield columns
+        columns = columns // 2 if columns // 2 >= least else 0
+
+
+def _wide(team: Team) -> Team:
+    """Twice as many threads for a round."""
+    if team.count == 1 or team.vector is None:
+        return dataclasses.replace(team, size=max(team.size, 2 * THREADS // team.count))
+    return team
 
 
 def _power_of_two(n: int) -> int:
@@ -188,8 +229,11 @@ def _power_of_two(n: int) -> int:
 
 # ------------------------------------------------------------------ sweeps
 
+Dear = Callable[[Job, int], set[int]]
 
-def _sweeps(job: Job, keeping: bool, still: Iterable[int] = ()) -> tuple[Sweep, ...]:
+
+def _sweeps(job: Job, dear_at: Dear | None, still: Iterable[int] = ()) -> tuple[Sweep, ...]:
+    """The sweeps of a job. What is read, and what is `dear_at` a sweep, is kept for later ones; or nothing (None)."""
     cluster = job.cluster
     count = max(cluster.stages, default=0) + 1
     kept = set(still)
@@ -197,8 +241,8 @@ def _sweeps(job: Job, keeping: bool, still: Iterable[int] = ()) -> tuple[Sweep, 
     for s in range(count):
         inside = _closure(job, _roots(job, s), kept)
         new: set[int] = set()
-        if keeping:
-            dear = _dear(job, s) & set(inside)
+        if dear_at is not None:
+            dear = dear_at(job, s) & set(inside)
             reads = {k for k in inside if cluster.code[k].op == "read"}
             needed = {k for t in range(s + 1, count) for k in _closure(job, _roots(job, t), kept | dear)}
             new = (dear | reads) & needed - kept
@@ -243,9 +287,13 @@ def _dear(job: Job, s: int) -> set[int]:
     }
 
 
+def _nothing(job: Job, s: int) -> set[int]:
+    return set()
+
+
 def _is_cheap(cluster: Cluster, k: int, inside: Sequence[bool], depth: int) -> bool:
     e = cluster.code[k]
-    if not inside[k] or e.op in ("read", "number"):
+    if not inside[k] or e.op in LEAVES:
         return True
     return e.op in CHEAP and depth > 0 and all(_is_cheap(cluster, a, inside, depth - 1) for a in e.args)
 

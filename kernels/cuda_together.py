@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from gradtape.ir.cluster import Access, Cluster, Loop
 from gradtape.kernels.cuda_body import Body, assembled, index_type, named, templates
-from gradtape.kernels.cuda_elementwise import MOST_BLOCKS, line
+from gradtape.kernels.cuda_elementwise import MOST_BLOCKS, line, rounds_of
 from gradtape.kernels.cuda_jobs import Job, accesses, bytes_once, jobs
 from gradtape.kernels.cuda_launch import Buffer, CudaProgram, Launch, Number, Table
 from gradtape.kernels.cuda_teams import THREADS, width_of
@@ -35,7 +35,8 @@ def render_together(members: Sequence[Member]) -> CudaProgram:
     most = max(made, key=lambda job: job.cluster.size)
     capacity = _capacity(len(most.reads) + len(most.writes))
     width = width_of(most.cluster, 0)
-    grids = [max(1, min(-(-job.cluster.size // (width * THREADS)), MOST_BLOCKS)) for job in made]
+    packs = width * THREADS * rounds_of(most.cluster, 0, width, None)
+    grids = [max(1, min(-(-job.cluster.size // packs), MOST_BLOCKS)) for job in made]
     reach = max(job.cluster.size + grid * THREADS * width for job, grid in zip(made, grids, strict=True))
     text, name, numbers = _text(most, width, reach, capacity)
     launches = []

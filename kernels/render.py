@@ -39,6 +39,7 @@ class _Renderer:
         self.split = self.plan.outer[0] if self.plan.outer else None if self.rows else self.vector
         self.lines: list[str] = []
         self.depth = 1
+        self.low = "0"  # where the vector loop that is being written begins
         self.scratch: dict[str, str] = {}  # by name: the line that makes it
         self.numbers: dict[tuple[str, DType], Any] = {}
         self.names: dict[int, str] = {}  # of operations whose result is at hand
@@ -165,6 +166,7 @@ class _Renderer:
         for k in scratches:
             self._line(f"k{k}_ = k{k}[{lead}{low} : {lead}{high}]")
         self._open(f"for i in range({high if low == '0' else f'{high} - {low}'}):")
+        self.low = low
         self._inside(s, sweep)
         for k in ends:
             e = self.cluster.code[k]
@@ -288,6 +290,7 @@ class _Renderer:
             if access.strides[v]:
                 self._line(f"{name}_ = {self.addresses.row(name, access, 'b', 'e')}")
         self._open("for i in range(e - b):")
+        self.low = "b"
         names = dict(self.names)
         for k in order:
             self._operation(k)
@@ -329,11 +332,8 @@ class _Renderer:
     def _operation(self, k: int) -> None:
         e = self.cluster.code[k]
         name = self._name(k)
-        if e.op == "number":
-            self.names[k] = literal(e) or self._argument(e)
-            return
-        if e.op == "read" and not self.cluster.reads[e.leaf].access.loops:
-            self.names[k] = self.sources[e.leaf]
+        if e.op == "number" or (e.op == "read" and not self.cluster.reads[e.leaf].access.loops):
+            self.names[k] = self.sources[e.leaf] if e.op == "read" else literal(e) or self._argument(e)
             return
         if e.op == "read":
             access = self.cluster.reads[e.leaf].access
@@ -342,6 +342,8 @@ class _Renderer:
             self._line(f"{name} = {f'widen_{access.dtype.name}({element})' if access.dtype.is_half else element}")
         elif e.op == "reduce":
             self._line(f"{name} = {e.dtype.name}(a{k}[i])")
+        elif e.op == "position":
+            self._line(f"{name} = {e.dtype.name}({self.addresses.of(Access(e.dtype, e.leaf), self.low)})")
         else:
             operands = [self.names[a] for a in e.args]
             if self.limited and is_limited(e.op):

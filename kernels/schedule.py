@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from gradtape.ir.cluster import Access, Cluster, Write
+from gradtape.ir.cluster import LEAVES, Access, Cluster, Write
 
 CHEAP = frozenset(
     {
@@ -71,7 +71,7 @@ def vectors_at_once(cluster: Cluster, plan: Schedule) -> int:
     if plan.vector is None or cluster.loops[plan.vector].extent < LONG:
         return 0
     inside = {k for sweep in plan.sweeps for k in sweep.inside}
-    dear = sum(cluster.code[k].op not in (*CHEAP, "read", "number", "reduce") for k in inside)
+    dear = sum(cluster.code[k].op not in CHEAP | LEAVES | {"reduce"} for k in inside)
     return 0 if dear < DEAR else 4 if cluster.work < MUCH else 2
 
 
@@ -148,6 +148,6 @@ def _dear(cluster: Cluster, inside: Sequence[bool], s: int, count: int) -> froze
 
 def _is_cheap(cluster: Cluster, k: int, inside: Sequence[bool], depth: int) -> bool:
     e = cluster.code[k]
-    if not inside[k] or e.op in ("read", "number"):
+    if not inside[k] or e.op in LEAVES:
         return True
     return e.op in CHEAP and depth > 0 and all(_is_cheap(cluster, a, inside, depth - 1) for a in e.args)

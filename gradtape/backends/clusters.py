@@ -12,7 +12,7 @@ import numpy as np
 
 from gradtape.backends.formula import HALF
 from gradtape.backends.memory import empty
-from gradtape.ir.cluster import Cluster, Write, by_the_way, may_be_over, with_overs
+from gradtape.ir.cluster import LEAVES, Cluster, Write, by_the_way, may_be_over, with_overs
 from gradtape.ir.determinism import DETERMINISM
 from gradtape.kernels.arguments import Entry, answered
 from gradtape.kernels.compiled import COMPILER, KernelSource, Ticket
@@ -85,7 +85,7 @@ class FusedKernel:
         self.step, self.program, self.over = step, program, dict(over or {})
         self.cluster: Cluster = with_overs(by_the_way(step.params["cluster"]), self.over)
         self.shapes = [(v.aval.dims, v.aval.dtype.numpy_dtype) for v in step.params["graph"].outputs]
-        dear = sum(e.op not in CHEAP for e in self.cluster.code if e.op not in ("read", "number"))
+        dear = sum(e.op not in CHEAP for e in self.cluster.code if e.op not in LEAVES)
         elements = (self.cluster.work + DEAR * dear) * self.cluster.size
         self.estimate = self.cluster.work * PER_CALL + elements * PER_ELEMENT
         self.spent = 0.0

@@ -13,6 +13,8 @@ from typing import Any
 
 from gradtape.ir.dtypes import DType
 
+LEAVES = frozenset({"read", "number", "position"})  # operations that compute nothing
+
 
 @dataclass(frozen=True)
 class Loop:
@@ -41,6 +43,8 @@ class Operation:
 
     - "read": `leaf` says which of the cluster's reads;
     - "number": `leaf` is the number;
+    - "position": the number of an element in an array that nobody needs to read, since it counts its elements; `leaf`
+      are the array's strides;
     - "reduce": over all reduced loops; `leaf` is the monoid: sum, prod, max, min, all or any."""
 
     op: str
@@ -82,7 +86,7 @@ class Cluster:
     def __repr__(self) -> str:
         """Loops and operations in a line, such as <4096 x 1000 reduced: sin, multiply, sum>."""
         loops = " x ".join(f"{x.extent}{' reduced' if x.reduced else ''}" for x in self.loops)
-        work = (e.leaf if e.op == "reduce" else e.op for e in self.code if e.op not in ("read", "number"))
+        work = (e.leaf if e.op == "reduce" else e.op for e in self.code if e.op not in LEAVES)
         return f"<{loops or 1}: {', '.join(work)}>"
 
     @property
@@ -96,7 +100,7 @@ class Cluster:
     @property
     def work(self) -> int:
         """How many operations are done for an element."""
-        return sum(e.op not in ("read", "number") for e in self.code)
+        return sum(e.op not in LEAVES for e in self.code)
 
     @functools.cached_property
     def reduced(self) -> frozenset[int]:
@@ -109,6 +113,8 @@ class Cluster:
         for e in self.code:
             if e.op == "read":
                 found.append(self.reads[e.leaf].access.loops)
+            elif e.op == "position":
+                found.append(Access(e.dtype, e.leaf).loops)
             else:
                 mine: frozenset[int] = frozenset().union(*(found[a] for a in e.args))
                 found.append(mine - self.reduced if e.op == "reduce" else mine)
@@ -128,7 +134,8 @@ def collapsed(cluster: Cluster) -> Cluster:
     none of one round."""
     loops = list(cluster.loops)
     accesses = [*(r.access for r in cluster.reads), *(w.access for w in cluster.writes)]
-    strides = [list(a.strides) for a in accesses]
+    counted = [e for e in cluster.code if e.op == "position"]
+    strides = [*(list(a.strides) for a in accesses), *(list(e.leaf) for e in counted)]
     over = [list(w.over) for w in cluster.writes]
     rows: list[list[Any]] = [loops, *strides, *over]
 
@@ -151,7 +158,8 @@ def collapsed(cluster: Cluster) -> Cluster:
         Write(w.source, Access(w.access.dtype, tuple(next(walks))), tuple(next(rounds)), w.monoid)
         for w in cluster.writes
     )
-    return Cluster(tuple(loops), reads, cluster.code, writes)
+    code = tuple(dataclasses.replace(e, leaf=tuple(next(walks))) if e.op == "position" else e for e in cluster.code)
+    return Cluster(tuple(loops), reads, code, writes)
 
 
 def by_the_way(cluster: Cluster) -> Cluster:

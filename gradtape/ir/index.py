@@ -27,6 +27,11 @@ class Index:
         return int(steps[0]) if (steps == steps[0]).all() else None
 
     @property
+    def counts(self) -> bool:
+        """Whether the positions are 0, 1, 2 and so on."""
+        return bool((self.array == np.arange(len(self.array))).all())
+
+    @property
     def distinct(self) -> bool:
         """No position stands there twice."""
         return len(np.unique(self.array)) == len(self.array)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from gradtape.ir.aval import Aval
 from gradtape.ir.errors import InvalidArgumentError
 from gradtape.ir.graph import Node, Value
+from gradtape.ir.index import Index
 from gradtape.ir.shapes import shape_text
 from gradtape.ops.composite import Composite
 from gradtape.ops.op import constant, emit
@@ -196,7 +197,7 @@ def _sparse_vjp(node: Node, g: Value) -> list[Value | None]:
     """c · (p - one_hot(label)): one product, so that the rows of a Jacobian stay one term."""
     labels, logits = node.inputs
     axis = _last(logits)
-    classes = emit("positions", value=tuple(range(logits.aval.dims[axis])))
+    classes = emit("positions", value=Index(range(logits.aval.dims[axis])))
     place = labels if labels.aval.dtype is classes.aval.dtype else emit("cast", labels, dtype=classes.aval.dtype)
     hit = emit("cast", emit("equal", _per_row(place), classes), dtype=logits.aval.dtype)
     slope = emit("subtract", emit("softmax", logits, axis=axis), hit)

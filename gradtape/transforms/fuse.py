@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterable, Sequence
 
 from gradtape.ir.cluster import Access, Cluster, Loop, Operation, Read, Write, collapsed
 from gradtape.ir.graph import Graph, Node, Value, order
+from gradtape.ir.index import Index
 from gradtape.ir.show import show
 from gradtape.ops.fused import fused_step
+from gradtape.ops.layout import POSITIONS
 from gradtape.ops.op import Constant, Step, apply
 from gradtape.ops.pointwise import IDLE
 from gradtape.ops.reduction import Reduction
@@ -20,6 +22,7 @@ from gradtape.transforms.gathering import gathered
 from gradtape.transforms.grouping import Group, Grouping
 from gradtape.transforms.inner_factors import with_inner_factors
 from gradtape.transforms.numbers import gather_numbers
+from gradtape.transforms.picking import with_rows_picked
 from gradtape.transforms.postponing import postpone
 from gradtape.transforms.reordering import reordered
 from gradtape.transforms.siblings import adopt_siblings
@@ -54,7 +57,8 @@ def fuse(graph: Graph, spells: Spells, alone: int = ALONE, sinks: bool = True, s
         before, graph = graph, pass_(graph)
         if graph is not before:
             show("passes", name, functools.partial(repr, graph))
-    graph = simplify(in_atoms(graph, spells))
+    graph = in_atoms(graph, spells)
+    graph = simplify(with_rows_picked(graph) if siblings else graph)
     if siblings:
         graph = with_inner_factors(graph)
     grouping = Grouping(graph, spells, sinks)
@@ -142,13 +146,15 @@ def _inputs(group: Group) -> list[Value]:
     """What a group reads and does not make: no numbers, and of views what they show."""
     inside = {id(n) for n in group.nodes}
     bases = (walk_back(v).base for n in group.nodes for v in n.inputs)
-    return list(
-        {id(b): b for b in bases if b.node is None or (id(b.node) not in inside and not _is_number(b))}.values()
-    )
+    return list({id(b): b for b in bases if b.node is None or (id(b.node) not in inside and not _is_known(b))}.values())
 
 
-def _is_number(v: Value) -> bool:
-    return v.node is not None and isinstance(v.node.step.op, Constant)
+def _is_known(v: Value) -> bool:
+    """Whether a kernel need not read it: a number, or positions that count from 0 on."""
+    if v.node is None or v.node.step.op is not POSITIONS:
+        return v.node is not None and isinstance(v.node.step.op, Constant)
+    value = v.node.step.params["value"]
+    return isinstance(value, Index) and value.counts
 
 
 def _results(group: Group, users: dict[int, list[Node]], graph: Graph) -> list[Value]:
@@ -190,6 +196,8 @@ def cluster_of(group: Group, inputs: Sequence[Value], results: Sequence[Value]) 
             return made[id(base)]
         if id(base) not in position:
             assert base.node is not None
+            if base.node.step.op is POSITIONS:
+                return counted(base, group.wanted(node, k, walk))
             number, dtype = base.node.step.params["value"], base.aval.dtype
             key = (repr(number), dtype.name)
             if key not in numbers:
@@ -201,6 +209,13 @@ def cluster_of(group: Group, inputs: Sequence[Value], results: Sequence[Value]) 
             reads[id(base), strides] = len(code)
             code.append(Operation("read", (), base.aval.dtype, len(accesses)))
             accesses.append(Read(position[id(base)], Access(base.aval.dtype, strides)))
+        return reads[id(base), strides]
+
+    def counted(base: Value, place: Sequence[int | None]) -> int:
+        strides = strides_of(base.aval.dims, place, len(group.loops))
+        if (id(base), strides) not in reads:
+            reads[id(base), strides] = len(code)
+            code.append(Operation("position", (), base.aval.dtype, strides))
         return reads[id(base), strides]
 
     for node in group.nodes:

@@ -21,7 +21,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from gradtape.ir.cluster import Cluster, Operation, Write, live
+from gradtape.ir.cluster import LEAVES, Cluster, Operation, Write, live
 from gradtape.ir.dtypes import DType
 from gradtape.ops.arithmetic import ADD, MULTIPLY, NEGATIVE, SUBTRACT
 from gradtape.ops.op import lookup
@@ -30,7 +30,7 @@ from gradtape.ops.pointwise import Pointwise
 SMALLEST, LARGEST = 2.0**-20, 2.0**20  # sizes of numbers that are gathered
 LOSS = 8.0
 FEW_BITS = 12
-NO_OPS = ("read", "number", "reduce")
+NO_OPS = LEAVES | {"reduce"}
 
 
 class Form(NamedTuple):
@@ -65,7 +65,7 @@ def cost(cluster: Cluster) -> float:
     total = 0.0
     for e, loops in zip(cluster.code, cluster.dependences, strict=True):
         in_one = len(e.args) == 2 and _signs(e) is not None
-        if e.op in ("read", "number") or (in_one and any(_is_single_product(cluster, uses, a) for a in e.args)):
+        if e.op in LEAVES or (in_one and any(_is_single_product(cluster, uses, a) for a in e.args)):
             continue
         total += math.prod(cluster.loops[k].extent for k in loops)
     return total

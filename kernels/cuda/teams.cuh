@@ -47,12 +47,40 @@ DEVICE T from_lane(T x, int distance)
         return __shfl_xor_sync(0xffffffffu, x, distance);
 }
 
+// What the first of so many neighbouring lanes has.
+template <int LANES, class T>
+DEVICE T from_first(T x)
+{
+    if constexpr (is_complex<T>)
+        return {from_first<LANES>(x.re), from_first<LANES>(x.im)};
+    else if constexpr (sizeof(T) < 4)
+        return T(__shfl_sync(0xffffffffu, int(x), 0, LANES));
+    else
+        return __shfl_sync(0xffffffffu, x, 0, LANES);
+}
+template <int LANES> DEVICE float16 from_first(float16 x) { return {from_first<LANES>(x.bits)}; }
+template <int LANES> DEVICE bfloat16 from_first(bfloat16 x) { return {from_first<LANES>(x.bits)}; }
+
 // Neighbouring threads share a row: a part of a warp, or the whole block.
 template <int TEAM, int THREADS>
 struct Along {
     static constexpr int SIZE = TEAM, COUNT = THREADS / TEAM;
     const int lane = int(threadIdx.x) % TEAM, number = int(threadIdx.x) / TEAM;
     static DEVICE int thread(int lane, int number) { return number * SIZE + lane; }
+
+    // An element that the whole team needs: one lane (of each warp) reads it, and tells the others.
+    template <class T, class I>
+    DEVICE T told(const T* array, I place) const
+    {
+        constexpr int LANES = TEAM < 32 ? TEAM : 32;
+        T x{};
+        if (LANES == 1 || threadIdx.x % LANES == 0)
+            x = array[place];
+        if constexpr (LANES == 1)
+            return x;
+        else
+            return from_first<LANES>(x);
+    }
 
     // The numbers of all lanes as one, for each of them.
     template <class Monoid, class T>

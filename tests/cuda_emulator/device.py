@@ -212,13 +212,20 @@ class Device:
             function.module.variables,
             len(function.module.variables),
             limits.STATIC_SHARED,
-            max(limits.STATIC_SHARED, function.max_dynamic_shared_size_bytes),
+            self._most_shared(function, sizes.shared_bytes),
             self.most_steps,
             self.watch_warps,
         )
         if runtime().emulator_launch(ctypes.byref(launch)) != 0:
             raise self._fault(function)
         self._count(function, sizes, data)
+
+    def _most_shared(self, function: Function, dynamic: int) -> int:
+        """Bytes that a block may take, dynamic and static together: static ones fit beside what was asked for."""
+        asked = function.max_dynamic_shared_size_bytes
+        if asked <= limits.STATIC_SHARED:
+            return limits.STATIC_SHARED
+        return dynamic + limits.SHARED_BY_OPT_IN[self.arch] - asked
 
     def _fault(self, function: Function) -> DeviceFault:
         report = runtime().emulator_report().contents

@@ -27,7 +27,8 @@ class Clustered(Program):
         self, cuda: Cuda, members: Sequence[Member], results: Sequence[Any], over: Mapping[int, int] = NOTHING
     ) -> None:
         first, *others = members
-        super().__init__(cuda, render_together(members) if others else render_cuda(first.cluster, over=over), results)
+        program = render_together(members) if others else render_cuda(first.cluster, cuda.shared, over)
+        super().__init__(cuda, program, results)
         self.members = members
 
     def writing_over(self, pairs: Iterable[tuple[int, int]]) -> Callable[..., Any]:

@@ -23,6 +23,7 @@ from gradtape.kernels.cuda_launch import Buffer, CudaProgram, Number, Table
 from gradtape.kernels.cuda_render import TEMPLATES
 
 KERNEL = re.compile(r"__global__\s+void\s+(?:__launch_bounds__\([^)]*\)\s+)?(\w+)\(")
+MOST_SHARED = 97  # attribute of a device: bytes of shared memory for a block that asks
 OPT_IN = 48 << 10  # bytes of shared memory for a block that a kernel has without asking
 PROGRAMS = 4096  # that stay for the shapes that they were made for
 NUMBERS = 1024  # numbers of the host that stay on the device
@@ -115,6 +116,7 @@ class Cuda:
         self.key = f"{name}, {next(_numbers)}"  # of what steps remember for this device
         self.blas = Blas(library, stream, lambda size: self.empty((size,), np.uint8))
         self.ndarray = xp.ndarray
+        self.shared: int = xp.cuda.runtime.deviceGetAttribute(MOST_SHARED, xp.cuda.Device().id)
         self.numbers: Bounded[Any, Any] = Bounded(NUMBERS)
         self.functions: dict[str, Any] = {}  # by the text of a kernel
         self.kept: Bounded[Any, Any] = Bounded(PROGRAMS)

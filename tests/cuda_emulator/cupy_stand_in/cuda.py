@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.cuda_emulator import streams
+from tests.cuda_emulator import limits, streams
 from tests.cuda_emulator.cupy_stand_in import memory
 from tests.cuda_emulator.cupy_stand_in.memory import (
     MemoryPointer,
@@ -175,6 +175,11 @@ class Runtime:
     @staticmethod
     def getDeviceCount() -> int:
         return 1
+
+    @staticmethod
+    def deviceGetAttribute(attrib: int, device_id: int) -> int:
+        most_shared = 97  # cudaDevAttrMaxSharedMemoryPerBlockOptin
+        return {most_shared: limits.SHARED_BY_OPT_IN[device().arch]}[attrib]
 
     @staticmethod
     def deviceSynchronize() -> None:

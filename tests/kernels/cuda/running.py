@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +12,20 @@ from gradtape.ir.cluster import Cluster
 from gradtape.ir.graph import Graph
 from gradtape.kernels.cuda_launch import Buffer, CudaProgram, Number
 from gradtape.kernels.cuda_render import TEMPLATES, render_cuda
+from gradtape.kernels.cuda_teams import SHARED
 from gradtape.transforms.fuse import fused_nodes
 from tests.cuda_emulator.device import Device
 from tests.op_table.running import results_of
 
+Run = Callable[[Cluster, Sequence[Any], Sequence[Any]], list[Any]]
 HEADERS = {file.name: file.read_text(encoding="utf-8") for file in sorted(Path(TEMPLATES).glob("*.cuh"))}
 
 
 class Emulated:
     """A device, and the kernels that were compiled for it."""
 
-    def __init__(self, seed: int = 0, watch_warps: bool = False) -> None:
-        self.device = Device(seed=seed, watch_warps=watch_warps)
+    def __init__(self, seed: int = 0, watch_warps: bool = False, arch: str = "sm_80") -> None:
+        self.device = Device(arch, seed, watch_warps=watch_warps)
         self.functions: dict[str, Any] = {}
 
     def compile(self, programs: Sequence[CudaProgram]) -> None:
@@ -55,20 +57,27 @@ class Emulated:
         for launch in program.launches:
             given = [_given(a, memory, offset) for a in launch.arguments]
             function = self.functions[launch.kernel]
+            if launch.shared > SHARED:
+                function.max_dynamic_shared_size_bytes = launch.shared
             function((launch.grid,), (launch.block,), given, shared_mem=launch.shared)
         found = [memory["result", k].to_numpy(dtype, shape) for k, (shape, dtype) in enumerate(outputs)]
         for buffer in memory.values():
             buffer.free()
         return found
 
-    def graph(self, graph: Graph, arrays: Sequence[Any]) -> list[Any]:
-        """What a graph gives whose fused nodes run on the device, the others on the host."""
+    def cluster(self, cluster: Cluster, operands: Sequence[Any], outputs: Sequence[Any]) -> list[Any]:
+        """What a cluster gives."""
+        return self.run(rendered(cluster), operands, outputs)
+
+    def graph(self, graph: Graph, arrays: Sequence[Any], run: Run | None = None) -> list[Any]:
+        """What a graph gives whose fused nodes run on the device, the others on the host; `run`: how clusters do."""
+        run = run or self.cluster
         values = {id(v): a for v, a in zip(graph.inputs, arrays, strict=True)}
         for node in graph.nodes:
             operands = [values[id(v)] for v in node.inputs]
             if node.step.op.kind == "fused":
                 outputs = [(v.aval.dims, v.aval.dtype.numpy_dtype) for v in node.outputs]
-                found = self.run(rendered(node.step.params["cluster"]), operands, outputs)
+                found = run(node.step.params["cluster"], operands, outputs)
             else:
                 found = results_of(node.step, operands)
             values.update((id(v), _scalar(a)) for v, a in zip(node.outputs, found, strict=True))
@@ -89,8 +98,8 @@ def _scalar(a: Any) -> Any:
     return np.asarray(a)[()]
 
 
-def rendered(cluster: Cluster) -> CudaProgram:
-    """The program of a cluster; each time the same."""
-    program = render_cuda(cluster)
-    assert render_cuda(cluster) == program
+def rendered(cluster: Cluster, shared: int = SHARED) -> CudaProgram:
+    """The program of a cluster for blocks with so much shared memory; each time the same."""
+    program = render_cuda(cluster, shared)
+    assert render_cuda(cluster, shared) == program
     return program

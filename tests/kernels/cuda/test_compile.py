@@ -3,11 +3,13 @@ on a machine without a GPU."""
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable
 
 import pytest
 
+import gradtape as tf
 from gradtape.ir.aval import aval
 from gradtape.ir.dtypes import (
     ALL,
@@ -28,8 +30,11 @@ from gradtape.kernels.cuda_spelling import spells_cuda
 from gradtape.ops.op import emit
 from gradtape.transforms.differentiate import vjp
 from gradtape.transforms.fuse import fuse
+from tests.cuda_emulator import limits
 from tests.kernels.cuda.running import rendered
 from tests.kernels.cuda.table import LAYOUTS, entries, held, joint, kernels
+from tests.kernels.cuda.test_bytes import LONG_ROWS
+from tests.kernels.cuda.test_counts import plain, sparse_cross_entropy_and_its_slope
 from tests.kernels.steps import wide
 from tests.kernels.test_compiled import GRAPHS
 
@@ -45,15 +50,16 @@ OF_HALVES = frozenset({"add", "multiply", "exp", "is_finite", "select", "maximum
 SUBROUTINES = 40
 
 
-def texts(graphs: Iterable[Graph]) -> list[str]:
-    """All kernels of graphs, each once."""
-    nodes = (n for g in graphs for n in kernels(fuse(g, spells_cuda, 1)))
-    return list(dict.fromkeys(t for n in nodes for t in rendered(n.step.params["cluster"]).texts))
+def texts(graphs: Iterable[Graph], architecture: int) -> list[str]:
+    """All kernels of graphs, each once, with the shared memory that blocks have there."""
+    most = limits.SHARED_BY_OPT_IN[f"sm_{architecture}"]
+    nodes = (n for g in graphs for n in kernels(fuse(g, spells_cuda, 1, siblings=True)))
+    return list(dict.fromkeys(t for n in nodes for t in rendered(n.step.params["cluster"], most).texts))
 
 
 def checked(graphs: Iterable[Graph], architecture: int) -> dict[str, str]:
     """The kernels' PTX, once their use of a processor was found to be as it should."""
-    ptx, usage = nvrtc.compiled("\n".join(texts(graphs)), architecture)
+    ptx, usage = nvrtc.compiled("\n".join(texts(graphs, architecture)), architecture)
     assert ptx and set(ptx) <= set(usage)
     for name in ptx:
         used = usage[name]
@@ -66,9 +72,16 @@ def checked(graphs: Iterable[Graph], architecture: int) -> dict[str, str]:
 ROWS = [g for shape in ((37, 29), (4096, 1024), (100_000, 64), (64, 100_000)) for g in wide(shape).values()]
 
 
+@functools.cache
+def functions() -> list[Graph]:
+    """Functions of networks with their derivatives, some of whose rows ask for shared memory."""
+    of_labels = (sparse_cross_entropy_and_its_slope, ((200, 1000), tf.TensorSpec((200,), tf.int32)))
+    return [plain(f, *shapes) for f, shapes in (of_labels, *LONG_ROWS)]
+
+
 @pytest.mark.parametrize("architecture", nvrtc.ARCHITECTURES)
 def test_rows_columns_and_sums(architecture: int) -> None:
-    checked([*ROWS, *(make(float32) for make in GRAPHS)], architecture)
+    checked([*ROWS, *(make(float32) for make in GRAPHS), *functions()], architecture)
 
 
 @pytest.mark.parametrize("architecture", nvrtc.ARCHITECTURES)
@@ -140,7 +153,7 @@ def test_rows_move_in_packs_of_16_bytes() -> None:
 
 def test_what_is_written_is_not_read_past_the_caches() -> None:
     """`__restrict__` stands on buffers only that the kernel does not write."""
-    for text in texts([*ROWS, *(make(float32) for make in GRAPHS)]):
+    for text in texts([*ROWS, *(make(float32) for make in GRAPHS)], 90):
         head = text[text.index("__launch_bounds__") : text.index("\n{")]
         for line in head.splitlines():
             assert ("__restrict__" in line) == ("const" in line and "*" in line), line
