@@ -168,8 +168,7 @@ def convolution(cuda: Cuda, step: Step, program: Callable[[Graph], Kernel]) -> K
         avals = tuple(map(aval_of, given))
         problem = problem_of(step, avals)
         unwanted = notes(problem.dtype)
-        key = ("cudnn", problem, params["groups"], unwanted)
-        return cuda.once(key, lambda: made(problem, avals, unwanted))(*given)
+        return cuda.once(("cudnn", problem, unwanted), lambda: made(problem, avals, unwanted))(*given)
 
     return run
 

@@ -203,7 +203,11 @@ class Cudnn:
         """This thread's handle, on the current stream."""
         own = self.own
         if own.lent is None:
-            own.lent = _Lent(self.idle.pop() if self.idle else self.module.create_handle())
+            try:
+                handle = self.idle.pop()
+            except IndexError:
+                handle = self.module.create_handle()
+            own.lent = _Lent(handle)
             weakref.finalize(own.lent, self.idle.append, own.lent.handle)
         stream = self.stream()
         if stream != own.lent.stream:
