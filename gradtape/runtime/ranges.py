@@ -31,7 +31,7 @@ class SymbolicRange:
         """The next number."""
         return at + self.step
 
-    def note(self, at: Tensor) -> None:
+    def note(self, at: Tensor, is_sure: bool) -> None:
         """Nothing is known of it."""
 
     def __iter__(self) -> Any:

@@ -14,6 +14,7 @@ from gradtape.ops.arithmetic import ADD, CAST
 from gradtape.ops.comparison import LESS, SELECT
 from gradtape.ops.indexing import GATHER
 from gradtape.ops.layout import RESHAPE, SLICE
+from gradtape.runtime.counting import numbers_of
 from gradtape.runtime.dispatch import binary, execute, unary
 from gradtape.runtime.masking import is_mask, masked
 from gradtape.runtime.places import place_of, user_frame
@@ -62,16 +63,37 @@ def _picked(x: Tensor, parts: list[Any]) -> Tensor:
     result = subscript(x, tuple(rest))
     for axis, index in zip(reversed(axes), reversed([p for p in parts if _by(p)]), strict=True):
         n = result._aval.dims[axis]
+        if isinstance(index, slice) and map_tracer() is None:
+            result = _window(result, axis, index)
+            continue
         ids = _stretch(index, n) if isinstance(index, slice) else _from_start(index, n)
         result = binary(GATHER.bind(axis=axis, batch_dims=0), result, ids)
     return result
 
 
+def _window(x: Tensor, axis: int, part: slice) -> Tensor:
+    """A slice that begins at a counter, and lies in the tensor whatever that is.
+
+    Raises:
+      SymbolicTensorError: how many elements it has depends on what is not known.
+    """
+    begins, span = numbers_of(part.start), _span(part)
+    if begins.min() < 0 or begins.max() + span > x._aval.dims[axis]:
+        raise _unknown_size()
+    stride = 1 if part.step is None else _integer(part.step)
+    step = SLICE.bind(axes=(axis,), sizes=(-(-span // stride),), strides=(stride,))
+    return binary(step, x, unary(RESHAPE.bind(shape=(1,)), unary(CAST.bind(dtype=int64), part.start)))
+
+
 def _is_late(part: Any) -> bool:
-    """Whether it is a slice with an end that has no value, in a map: all slices of that have one size. Elsewhere what
-    leaves the tensor may be cut off."""
+    """Whether it is a slice with an end that has no value, in a map, where all slices have one size, or with one that
+    begins at the counter of a loop. Elsewhere what leaves the tensor may be cut off."""
     ends = (part.start, part.stop, part.step) if isinstance(part, slice) else ()
-    return any(isinstance(e, SymbolicTensor) for e in ends) and map_tracer() is not None
+    if not any(isinstance(e, SymbolicTensor) for e in ends):
+        return False
+    return map_tracer() is not None or (
+        isinstance(part.start, SymbolicTensor) and part.start._aval.shape == () and numbers_of(part.start) is not None
+    )
 
 
 def _stretch(part: slice, n: int) -> Tensor:
@@ -80,16 +102,30 @@ def _stretch(part: slice, n: int) -> Tensor:
     Raises:
       SymbolicTensorError: how many elements it has depends on what is not known.
     """
+    span, step = _span(part), 1 if part.step is None else _integer(part.step)
+    begin = unary(CAST.bind(dtype=int64), part.start)
+    return positions_from(_both_from_start(begin, span, n), -(-span // step), step)
+
+
+def _span(part: slice) -> int:
+    """How far it is from one end of a slice to the other.
+
+    Raises:
+      SymbolicTensorError: that depends on what is not known.
+    """
     start, stop, step = part.start, part.stop, 1 if part.step is None else part.step
     known = None not in (start, stop) and not isinstance(step, SymbolicTensor) and _integer(step) > 0
     span = difference(stop, start) if known else None
     if span is None or span <= 0:
-        raise SymbolicTensorError(
-            f"{place_of(user_frame())}: how many elements a slice has depends on a tensor without a value. Give ends "
-            "that differ by a number, `x[i : i + 2]`, or use `tf.gather`, `tf.where` or a mask."
-        )
-    begin = unary(CAST.bind(dtype=int64), start)
-    return positions_from(_both_from_start(begin, span, n), -(-span // _integer(step)), _integer(step))
+        raise _unknown_size()
+    return span
+
+
+def _unknown_size() -> SymbolicTensorError:
+    return SymbolicTensorError(
+        f"{place_of(user_frame())}: how many elements a slice has depends on a tensor without a value. Give ends "
+        "that differ by a number, `x[i : i + 2]`, or use `tf.slice`, `tf.gather`, `tf.where` or a mask."
+    )
 
 
 def _both_from_start(begin: Tensor, span: int, n: int) -> Tensor:

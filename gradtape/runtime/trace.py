@@ -165,7 +165,7 @@ class FunctionTracer(Tracer):
         self.assigned: dict[int, Any] = {}
         self.created: list[Any] | None = None  # the variables that it makes; None: a block of a function
         self.is_block = False  # it may run often, or not at all
-        self.counters: dict[int, int] = {}  # of a loop that goes through all of so many numbers, by id of the value
+        self.counters: dict[int, tuple[int, bool]] = {}  # of a loop, by id: how many numbers; it goes through them all
         self.creates_no_more = ""  # why it must not make any
         self.examples: Sequence[Tensor] = self.symbols  # the inputs of the call for which it is traced
 

@@ -15,13 +15,13 @@ from gradtape.ops.op import CONSTANT
 from gradtape.ops.row_updates import SET_ROW
 from gradtape.runtime.control import zeros_of_aval
 from gradtape.runtime.convert import convert
+from gradtape.runtime.counting import largest
 from gradtape.runtime.dispatch import execute
 from gradtape.runtime.places import place_of, user_frame
 from gradtape.runtime.subscript import subscript
 from gradtape.runtime.tensor import SymbolicTensor, SymbolicTensorError, Tensor
 from gradtape.runtime.trace import function_tracer
 from gradtape.runtime.variable import Variable
-from gradtape.tracing.counting import largest
 
 _SET = SET_ROW.bind(blank=False, over=False)
 
@@ -97,7 +97,9 @@ class Elements:
                     f"Tried to write to index {at} but array is not resizeable and size is: {self._count}."
                 )
             tracer = function_tracer()
-            self._grow(at + 1, tracer is None or not tracer.is_block or bool(tracer.counters))
+            self._grow(
+                at + 1, tracer is None or not tracer.is_block or any(is_sure for _, is_sure in tracer.counters.values())
+            )
         if function_tracer() is None:
             self._list()
         if self._rows is not None:

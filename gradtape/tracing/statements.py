@@ -11,6 +11,7 @@ from typing import Any
 from gradtape.ops.comparison import LOGICAL_AND, LOGICAL_NOT
 from gradtape.runtime import control
 from gradtape.runtime.convert import convert
+from gradtape.runtime.counting import Rows
 from gradtape.runtime.dispatch import binary, unary
 from gradtape.runtime.ranges import SymbolicRange
 from gradtape.runtime.tensor import SymbolicTensor, Tensor
@@ -18,7 +19,6 @@ from gradtape.runtime.variable import Variable
 from gradtape.tracing.assertions import assert_stmt
 from gradtape.tracing.branching import cond, truth
 from gradtape.tracing.carried import Outgrown, settled, widened
-from gradtape.tracing.counting import Rows
 from gradtape.tracing.open import Callback, OpenTracer, open_tracer
 from gradtape.tracing.state import Names, pair_up
 
@@ -270,8 +270,7 @@ def _for_tensor(
 
     def step() -> None:
         now = at[0]
-        if extra_test is None:
-            counter.note(now)
+        counter.note(now, extra_test is None)
         body(counter.item(now))
         at[0] = counter.after(now)
 
