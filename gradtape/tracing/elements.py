@@ -97,9 +97,8 @@ class Elements:
                     f"Tried to write to index {at} but array is not resizeable and size is: {self._count}."
                 )
             tracer = function_tracer()
-            self._grow(
-                at + 1, tracer is None or not tracer.is_block or any(is_sure for _, is_sure in tracer.counters.values())
-            )
+            is_sure = tracer is None or not tracer.is_block or any(sure for _, sure in tracer.counters.values())
+            self._grow(at + 1, is_sure)
         if function_tracer() is None:
             self._list()
         if self._rows is not None:
