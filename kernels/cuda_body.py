@@ -140,9 +140,10 @@ class Body:
         return f"team.told(r{read}, {self.place(access)})" if told else f"r{read}[{self.place(access)}]"
 
     def constants(self, needed: Set[int]) -> None:
-        """What depends on no loop, and on nothing that the kernel writes: done once, before all rounds."""
+        """What depends on no loop, where there are any, and on nothing that the kernel writes: done once, before all
+        rounds."""
         self.numbers_of(range(len(self.cluster.code)))
-        for k in sorted(needed - self.names.keys()):
+        for k in sorted(needed - self.names.keys() if self.cluster.loops else ()):
             e = self.cluster.code[k]
             is_ready = all(a in self.names for a in e.args) if e.op != "read" else not self._is_written(e.leaf)
             if is_ready and not self.cluster.dependences[k] and not self.cluster.stages[k]:

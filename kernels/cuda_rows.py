@@ -12,23 +12,23 @@ from gradtape.kernels.cuda_jobs import Job, Parts, accesses, allocated, bytes_on
 from gradtape.kernels.cuda_launch import Buffer, Launch, Number, Scratch
 from gradtape.kernels.cuda_teams import (
     LONG_FORMULA,
+    ROUNDS,
     THREADS,
     Layout,
     Sweep,
-    Team,
     aligned,
+    elements_of_lane,
     is_inside,
     kept_size,
     layout,
+    moved_of_element,
 )
 from gradtape.kernels.schedule import schedule
 
 MOST_BLOCKS = 1 << 20  # beyond, each team takes several rounds
 CARRYING = 1024  # blocks of teams that carry numbers from round to round
-ROUNDS = 12  # of a block for each that moves as many bytes and is there for all of them
 CARRIED = 24  # the same for numbers that a block carries, and writes, and that are read again
 PLENTY = 1 << 18  # threads from which no more are needed
-PART = 16  # elements that a thread has of a part of a round, at least
 
 
 def rows(job: Job, scratch: list[Scratch], limit: int) -> tuple[str, Launch, list[Parts]]:
@@ -37,22 +37,6 @@ def rows(job: Job, scratch: list[Scratch], limit: int) -> tuple[str, Launch, lis
     if made.parts > 1 and made.plan.still:  # a block that does a part needs a part of it
         made = Rows(job, scratch, layout(job, limit, with_still=False))
     return made.kernel()
-
-
-def moved_of_element(job: Job) -> int:
-    """Bytes of an element of a round that no other round reads or writes."""
-    cluster, rounds = job.cluster, set(job.rounds)
-    accesses = [*(r.access for r in cluster.reads), *(w.access for w in cluster.writes if w.monoid is None)]
-    mine = [a for a in accesses if a.loops & cluster.reduced and (a.loops & rounds or not rounds)]
-    return max(1, sum(a.dtype.size for a in mine))
-
-
-def part_of(job: Job, team: Team) -> int:
-    """Elements of a part of a round at least: so many that what each thread reads for the round is little beside."""
-    cluster = job.cluster
-    accesses = [r.access for r in cluster.reads]
-    round_ = sum(a.dtype.size for a in accesses if a.loops and not a.loops & cluster.reduced)
-    return team.size * max(PART, -(-2 * ROUNDS * round_ // moved_of_element(job)))
 
 
 class Rows:
@@ -112,7 +96,7 @@ class Rows:
         others = any(not is_inside(self.job, w) and w.source not in ends for w in cluster.writes)
         if used or others or self.plan.carried or not ends <= sources or not self._same_monoids():
             return 1
-        share = part_of(self.job, self.team)
+        share = self.team.size * elements_of_lane(self.job)
         return max(1, min(PLENTY // (self.round_count * self.team.size), self.size // share))
 
     def _same_monoids(self) -> bool:

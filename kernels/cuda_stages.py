@@ -12,8 +12,16 @@ from gradtape.kernels.cuda_body import flag, structure
 from gradtape.kernels.cuda_elementwise import are_packs
 from gradtape.kernels.cuda_jobs import Job, allocated, bytes_once, size_of
 from gradtape.kernels.cuda_launch import Buffer, Launch, Number, Scratch
-from gradtape.kernels.cuda_rows import PLENTY, ROUNDS, Rows, moved_of_element, part_of
-from gradtape.kernels.cuda_teams import Layout, apart, fits_on_chip, is_inside
+from gradtape.kernels.cuda_rows import PLENTY, Rows
+from gradtape.kernels.cuda_teams import (
+    ROUNDS,
+    Layout,
+    apart,
+    elements_of_lane,
+    fits_on_chip,
+    is_inside,
+    moved_of_element,
+)
 
 MOST_PARTS = 256  # which each team puts together again
 FEW_BLOCKS = 128  # below, rounds are shared
@@ -33,7 +41,7 @@ def parts_of(job: Job, limit: int) -> int:
         return 1
     again = sum(code[k].dtype.size for k in ends)  # bytes of each part that each of the parts reads
     few = math.isqrt(elements * moved_of_element(job) // (2 * ROUNDS * again))
-    parts = min(PLENTY // (rounds * team.size), elements // part_of(job, team), few, MOST_PARTS)
+    parts = min(PLENTY // (rounds * team.size), elements // (team.size * elements_of_lane(job)), few, MOST_PARTS)
     return parts if parts >= LONG else 1
 
 

@@ -26,7 +26,8 @@ LONG_FORMULA = 64  # operations that are not cheap, of all elements of a pack
 MANY_ROUNDS = 1 << 10  # from which a warp is enough for a row of some length
 MANY_BLOCKS = 128  # below, blocks are of few columns
 SECTOR = 32  # bytes that move together
-LANE = 16  # elements that a thread has of a column, at least
+LANE = 16  # elements that a thread has of a column, or of a part of a round, at least
+ROUNDS = 12  # of a block for each that moves as many bytes and is there for all of them
 LONG_ROW = 1 << 14  # elements from which a row is shared by twice as many threads
 
 
@@ -180,6 +181,24 @@ def is_inside(job: Job, w: Write) -> bool:
     return any(w.over[k] for k in reduced) or bool(job.cluster.dependences[w.source] & reduced)
 
 
+# ------------------------------------------------------------------ bytes
+
+
+def moved_of_element(job: Job) -> int:
+    """Bytes of an element of a round that no other round reads or writes."""
+    cluster, rounds = job.cluster, set(job.rounds)
+    accesses = [*(r.access for r in cluster.reads), *(w.access for w in cluster.writes if w.monoid is None)]
+    mine = [a for a in accesses if a.loops & cluster.reduced and (a.loops & rounds or not rounds)]
+    return max(1, sum(a.dtype.size for a in mine))
+
+
+def elements_of_lane(job: Job) -> int:
+    """Elements of a round for a thread, at least: so many that what it reads for the round is little beside."""
+    reads = [r.access for r in job.cluster.reads]
+    once = sum(a.dtype.size for a in reads if a.loops and not a.loops & job.cluster.reduced)
+    return max(LANE, -(-2 * ROUNDS * once // moved_of_element(job)))
+
+
 # ------------------------------------------------------------------ threads
 
 
@@ -201,7 +220,7 @@ def _teams(job: Job) -> Iterator[Team]:
         yield Team(threads, 1, inner, width)
         return
     for columns in _columns(cluster, rounds):
-        lanes = min(THREADS // columns, _power_of_two(-(-elements // LANE)))
+        lanes = min(THREADS // columns, _power_of_two(-(-elements // elements_of_lane(job))))
         wide = min(THREADS // lanes, _power_of_two(rounds // MANY_BLOCKS))
         yield Team(lanes, max(columns, wide), None, 1)
 

@@ -231,8 +231,8 @@ def test_single_graphs(emulated: Emulated, make: Callable[[], Graph]) -> None:
 
 # Sizes from which other ways are taken, so small that the smallest graphs take them.
 SMALL = {
-    "in parts": [(cuda_rows, "PART", 1), (cuda_stages, "LONG", 2), (cuda_stages, "fits_on_chip", lambda *_: False)],
-    "one round of a block": [(cuda_rows, "ROUNDS", 1), (cuda_stages, "ROUNDS", 1), (cuda_teams, "MANY_BLOCKS", 1)],
+    "in parts": [(cuda_teams, "LANE", 1), (cuda_stages, "LONG", 2), (cuda_stages, "fits_on_chip", lambda *_: False)],
+    "one round of a block": [(m, "ROUNDS", 1) for m in (cuda_rows, cuda_stages, cuda_teams)],
     "in strips": [(cuda_elementwise, "ENOUGH", 2), (cuda_rows, "CARRIED", 2), (cuda_rows, "CARRYING", 2)],
     "by warps": [(cuda_teams, "MANY_ROUNDS", 0), (cuda_teams, "THREADS", 32), (cuda_teams, "WARP", 4)],
     "few blocks": [(cuda_rows, "MOST_BLOCKS", 1), (cuda_elementwise, "MOST_BLOCKS", 1), (cuda_body, "LONG", 1)],
