@@ -23,6 +23,7 @@ from gradtape.runtime.state import STATE, replaced_gradients
 from gradtape.runtime.tensor import EagerTensor, SymbolicTensorError, Tensor
 from gradtape.runtime.variable import Variable
 from gradtape.tracing import conversion
+from gradtape.tracing.branching import Packed
 from gradtape.tracing.carried import expanded
 from gradtape.tracing.concrete import TRACING, ConcreteFunction, Trace, tensor_places
 from gradtape.tracing.open import OpenTrace, TraceForEachShape
@@ -96,21 +97,26 @@ class Function:
             return trace.run(args)
         leaves, spec = self._arguments(args, kwargs)
         key = (spec, tuple(map(key_of, leaves)))
-        concrete = self._traces.get(key)
-        if concrete is None:
-            if key in self._eager:
-                return self.python_function(*args, **kwargs)
-            try:
-                concrete = self._found_or_traced(key, leaves)
-            except SymbolicTensorError as e:
-                if e.by_user:
-                    raise
-                self._eager.add(key)
-                _warn(self.name, e)
-                return self.python_function(*args, **kwargs)
+        if self._eager and key in self._eager:
+            return self._as_python(leaves, spec)
+        try:
+            concrete = self._traces.get(key) or self._found_or_traced(key, leaves)
+            results = concrete.run(leaves)
+        except SymbolicTensorError as e:
+            if e.by_user:
+                raise
+            self._eager.add(key)
+            _warn(self.name, e)
+            return self._as_python(leaves, spec)
         if alone and len(leaves) == len(args) and not self._has_defaults and self.options.signature is None:
             self._straight[avals] = concrete.trace
-        return concrete.run(leaves)
+        return results
+
+    def _as_python(self, leaves: Sequence[Any], spec: Any) -> Any:
+        """The Python function called on what would be traced: its arguments and results are tensors all the same."""
+        args, kwargs = optree.tree_unflatten(spec, list(leaves))
+        results = Packed(self.python_function(*args, **kwargs))
+        return results.with_tensors(results.tensors)
 
     def get_concrete_function(self, *args: Any, **kwargs: Any) -> ConcreteFunction:
         """The trace for these arguments, among which may be `tf.TensorSpec`s; with an input signature, for that."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gradtape.ir.aval import aval, aval_of
-from gradtape.ir.dtypes import DType, as_dtype, bool_, complex128, float32, int32, of_numpy, string
+from gradtape.ir.dtypes import DType, as_dtype, bool_, complex128, float16, float32, float64, int32, of_numpy, string
 from gradtape.ir.shapes import TensorShape
 from gradtape.runtime.devices import of_others, on_host, own_copy, placed
 from gradtape.runtime.state import STATE, quietly
@@ -167,15 +167,15 @@ def _array(value: Any, dtype: DType | None) -> Tensor:
     if array.dtype.kind in "USO":
         return _strings(value, array, dtype)
     own = of_numpy(array.dtype)
-    python = not isinstance(value, np.ndarray | np.generic) and _is_python(value)
-    if python and own.is_floating and array.size and abs(array).max() >= 2.0**63 and _all_integers(value):
+    listed = isinstance(value, Sequence)
+    if listed and own.is_floating and array.size and abs(array).max() >= 2.0**63 and _all_integers(value):
         raise _out_of_range(value, dtype or int32)  # NumPy has taken floats, as no integers hold them all
-    if python:
-        own = _python_dtype(array, own) if array.size or dtype is None else dtype
+    if listed:
+        own = _listed_dtype(value, array, own) if array.size or dtype is None else dtype
     wanted = dtype or own
     _refuse(value, own, wanted)
     if own is not wanted or array.dtype != wanted.numpy_dtype:
-        if python and wanted.is_integer and array.size and (array.min() < wanted.min or array.max() > wanted.max):
+        if listed and wanted.is_integer and array.size and (array.min() < wanted.min or array.max() > wanted.max):
             raise _out_of_range(value, wanted)
         array = _cast(array, wanted)
     if array.dtype.itemsize and not array.flags.c_contiguous:
@@ -184,14 +184,16 @@ def _array(value: Any, dtype: DType | None) -> Tensor:
 
 
 def _is_mixed(value: Any, array: Any, dtype: DType | None) -> bool:
-    """A list of strings and numbers; of truth values and then numbers, where no dtype says what they are."""
+    """A list of strings and numbers; of truth values and then numbers, or of real and then complex numbers, where no
+    dtype says what they are."""
     if not isinstance(value, list | tuple) or not array.size:
         return False
     if array.dtype.kind in "US":
         return not all(isinstance(v, str | bytes) for v in _leaves(value))
     if dtype is not None or array.dtype.kind not in "iufc":
         return False
-    return isinstance(next(_leaves(value)), bool | np.bool_)
+    first = next(_leaves(value))
+    return isinstance(first, bool | np.bool_) or (array.dtype.kind == "c" and not np.iscomplexobj(first))
 
 
 def _leaves(value: Any) -> Iterator[Any]:
@@ -204,21 +206,22 @@ def _leaves(value: Any) -> Iterator[Any]:
         yield value
 
 
-def _is_python(value: Any) -> bool:
-    """A list of Python numbers only: they have Python's defaults, not NumPy's."""
-    if isinstance(value, list | tuple):
-        return all(_is_python(v) for v in value)
-    return type(value) in _PYTHON
-
-
 def _all_integers(value: Any) -> bool:
     return all(map(_all_integers, value)) if isinstance(value, list | tuple) else type(value) is int
 
 
-def _python_dtype(array: Any, own: DType) -> DType:
-    if array.dtype.kind == "i" and (not array.size or (array.min() >= -(2**31) and array.max() < 2**31)):
+def _listed_dtype(value: Sequence[Any], array: Any, own: DType) -> DType:
+    """The dtype of a list of Python's numbers, NumPy's or both. Integers are int32 where they fit; among numbers with
+    fractions the first decides, and only NumPy's float64 and float16 are more and less than float32."""
+    kind = array.dtype.kind
+    if not array.size:
+        return int32 if isinstance(value, range) else float32
+    if kind in "iu" and array.min() >= -(2**31) and array.max() < 2**31:
         return int32
-    return float32 if array.dtype.kind == "f" else own
+    if kind == "f":
+        first = next(_leaves(value))
+        return float64 if isinstance(first, np.float64) else float16 if isinstance(first, np.float16) else float32
+    return complex128 if kind == "c" else own
 
 
 def _strings(value: Any, array: Any, dtype: DType | None) -> Tensor:

@@ -124,27 +124,17 @@ def _rmatmul(self: Tensor, other: Any) -> Tensor:
     return matmul(operand(other, self._aval.dtype), self)
 
 
-def _comparable(self: Tensor, other: Any) -> Tensor | None:
-    """The other side of == as a tensor; None where nothing could be equal."""
-    try:
-        return operand(other, self._aval.dtype)
-    except (TypeError, ValueError):
-        return None
-
-
 def _equality(step: Step, otherwise: bool) -> Callable[[Any, Any], Any]:
     def compare(self: Tensor, other: Any) -> Any:
         if other is None:
             return otherwise
-        y = _comparable(self, other)
-        if y is None:
-            return otherwise
+        y = operand(other, self._aval.dtype)
         try:
             return binary(step, self, y)
         except InvalidArgumentError:
             if self._aval.dtype is not y._aval.dtype:
                 raise
-            return otherwise  # shapes that do not broadcast are not equal, as in TensorFlow
+            return convert(otherwise)  # shapes that do not broadcast are not equal, as in TensorFlow
 
     return compare
 

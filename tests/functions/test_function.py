@@ -125,6 +125,20 @@ def test_a_function_of_values_runs_op_by_op_and_says_where() -> None:
         assert float(f(tf.constant([1.0, 1.0, 1.0]))) == 1
 
 
+@pytest.mark.filterwarnings("ignore:.*(op by op|for each shape):UserWarning")
+def test_arguments_and_results_of_a_function_that_runs_op_by_op_are_tensors() -> None:
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.float32)])
+    def f(x: Any) -> Any:
+        return {"twice": x * 2, "distinct": tf.size(tf.unique(x)[0]), "number": 1.5, "none": None}
+
+    for _ in range(2):
+        found = f([3.0, 3.0])  # of a list, x * 2 would be another list
+        assert found["twice"].numpy().tolist() == [6.0, 6.0]
+        assert int(found["distinct"]) == 1
+        assert found["number"].dtype is tf.float32
+        assert found["none"] is None
+
+
 def test_a_negative_zero_is_a_number_of_its_own() -> None:
     x = tf.constant([-1.0, 2.0])
     for zero in (0.0, -0.0, 0.0):

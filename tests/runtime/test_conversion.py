@@ -39,7 +39,20 @@ BY_ITSELF: list[tuple[Any, str, Any]] = [
     ([np.float64(1.0), np.float64(2.0)], "float64", [1.0, 2.0]),
     ([np.ones(2), np.zeros(2)], "float64", [[1.0, 1.0], [0.0, 0.0]]),
     (tf.TensorShape([2, 3]), "int32", [2, 3]),
-    (range(3), "int64", [0, 1, 2]),
+    (range(3), "int32", [0, 1, 2]),
+    (range(0), "int32", []),
+    ([range(2), range(2)], "int32", [[0, 1], [0, 1]]),
+    ([np.float32(1.0), 2.0], "float32", [1.0, 2.0]),
+    ([2.0, np.float64(1.0)], "float32", [2.0, 1.0]),  # the first decides
+    ([np.float64(1.0), np.float32(2.0)], "float64", [1.0, 2.0]),
+    ([np.float16(1.0), 2.0], "float16", [1.0, 2.0]),
+    ([1, np.float64(2.5)], "float32", [1.0, 2.5]),
+    ([np.int64(1), 2], "int32", [1, 2]),
+    ([np.uint8(1), np.int64(2**40)], "int64", [1, 2**40]),
+    ([np.arange(2), np.arange(2)], "int32", [[0, 1], [0, 1]]),
+    ([[3.0, 4.0], np.ones(2)], "float32", [[3.0, 4.0], [1.0, 1.0]]),
+    ([np.complex64(1j), 2.0], "complex128", [1j, 2.0]),
+    ([np.zeros(0)], "float32", [[]]),
 ]
 
 
@@ -114,7 +127,17 @@ def test_objects_that_are_no_values(value: Any) -> None:
 
 @pytest.mark.parametrize(
     "value",
-    [[1, "a"], ["a", 1], ("a", 1.0), [[1], ["a"]], [True, "a"], [np.int32(1), b"a"], [True, 1], [[np.True_, 1.5]]],
+    [
+        [1, "a"],
+        ["a", 1],
+        ("a", 1.0),
+        [[1], ["a"]],
+        [True, "a"],
+        [np.int32(1), b"a"],
+        [True, 1],
+        [[np.True_, 1.5]],
+        [1, 2j],
+    ],
 )
 def test_lists_of_mixed_types(value: Any) -> None:
     with pytest.raises(ValueError, match="mixed types"):

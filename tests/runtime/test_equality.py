@@ -39,13 +39,24 @@ def test_with_none(x: Any) -> None:
 
 
 def test_shapes_that_do_not_broadcast_are_not_equal(x: Any) -> None:
-    assert not bool(x == tf.constant([1.0, 2.0, 3.0]))
-    assert bool(x != [1.0, 2.0, 3.0])
+    for answer, truth in ((x == tf.constant([1.0, 2.0, 3.0]), False), (x != [1.0, 2.0, 3.0], True)):
+        assert isinstance(answer, tf.Tensor)
+        assert (answer.dtype, answer.shape, bool(answer)) == (tf.bool, (), truth)
 
 
 def test_other_dtypes_are_an_error(x: Any) -> None:
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"float .*double"):
         operator.eq(x, tf.constant([1.0, 2.0], tf.float64))
+
+
+@pytest.mark.parametrize("compare", [operator.eq, operator.ne])
+def test_what_the_dtype_cannot_hold_is_an_error(compare: Any) -> None:
+    for value in (1.0, "a", [1.5, 2.5], 1j):
+        with pytest.raises(TypeError, match="int32"):
+            compare(tf.constant([1, 2]), value)
+    for thing in (object(), {}):
+        with pytest.raises(ValueError, match="unsupported type"):
+            compare(tf.constant([1, 2]), thing)
 
 
 def test_strings() -> None:
