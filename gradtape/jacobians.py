@@ -19,12 +19,14 @@ from gradtape.recording import (
     target_of,
     unconnected_of,
 )
+from gradtape.runtime.chunk_loops import chunks_in_loop
 from gradtape.runtime.chunks import Chunking, budget_of, chunked, write_to
 from gradtape.runtime.jacobian import jacobians, looped, zeros_of
 from gradtape.runtime.plans import JacobianPlan
 from gradtape.runtime.state import STATE
 from gradtape.runtime.structured import structured as structured_of
 from gradtape.runtime.tensor import NoPartsError, SymbolicTensor, Tensor, wrap
+from gradtape.runtime.trace import function_tracer
 
 
 class Jacobians(BatchJacobians, Hessians):
@@ -58,7 +60,8 @@ class Jacobians(BatchJacobians, Hessians):
           experimental_use_pfor: False computes one gradient per element of the target, one after the other.
           mode: "auto", "reverse" or "forward".
           memory: a budget for what is computed at once: "2GiB", bytes, or a fraction of the free memory; rows are
-            computed in chunks that fit. A function that gives one, or `out`, is not traced but runs op by op.
+            computed in chunks that fit. In a traced function that is a loop of the graph, where rows go along the
+            first axis of the target in equal parts; else, and with `out`, the function runs op by op.
           out: a NumPy array (a `np.memmap` for instance) that receives the result; for a single source.
           progress: show a bar over rows.
           structured: return `gradtape.Jacobian` objects, which hold only the part that is not zero by structure.
@@ -133,6 +136,10 @@ class Jacobians(BatchJacobians, Hessians):
         if STATE.overrides is not None and STATE.overrides.op_by_op:
             at_once = False
         if isinstance(target, SymbolicTensor):
+            alone = bool(STATE.tracers) and function_tracer() is STATE.tracers[-1] and not STATE.recorders
+            if how.budget is not None and how.out is None and at_once and alone and self._recorder and slot > 0:
+                recorder, each = self._recorder, zip(asked, sources, strict=True)
+                return [chunks_in_loop(recorder, target, s, mode, how) if a > 0 else None for a, s in each]
             if how.budget is not None or how.out is not None:
                 raise NoPartsError(
                     "`memory` and `out` are for Jacobians that are computed at once: a graph has no parts that run one "

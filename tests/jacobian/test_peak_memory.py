@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import time
 import tracemalloc
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -131,6 +132,44 @@ def test_rows_of_eight_times_the_budget_are_computed_within_it(tmp_path: Any) ->
     peak = seen(lambda: tape.jacobian(y, x, memory=budget, out=out))
     assert peak <= 1.1 * budget
     np.testing.assert_allclose(np.asarray(out), whole, rtol=0, atol=2e-6 * float(np.abs(whole).max()))
+
+
+@pytest.mark.parametrize("part", [4, 16])
+def test_rows_are_computed_within_a_budget_in_a_traced_function(part: int) -> None:
+    x = _weights(40, 64)
+
+    def rows(x: Any, memory: Any) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = network(x)
+        return tape.jacobian(y, x, memory=memory)
+
+    whole = rows(x, None).numpy()
+    budget = whole.nbytes + whole.nbytes // part
+    traced = tf.function(lambda x: rows(x, budget))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # nothing runs op by op
+        np.testing.assert_allclose(traced(x), whole, rtol=0, atol=2e-6 * float(np.abs(whole).max()))
+    assert [n.step.name for n in traced.get_concrete_function(x).graph.nodes].count("while") == 1
+    assert seen(lambda: traced(x)) <= 1.1 * budget
+
+
+def test_parts_that_do_not_lie_together_run_op_by_op() -> None:
+    x = _weights(4, 64)
+
+    @tf.function
+    def rows(x: Any) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = network(x)  # of shape (4, 32)
+        return tape.jacobian(y, x, memory=whole.nbytes + whole.nbytes // 8)
+
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = network(x)
+    whole = tape.jacobian(y, x).numpy()
+    with pytest.warns(UserWarning, match="along axis 1"):
+        np.testing.assert_allclose(rows(x), whole, rtol=0, atol=2e-6 * float(np.abs(whole).max()))
 
 
 def test_what_other_work_left_in_the_pool_does_not_come_on_top() -> None:
