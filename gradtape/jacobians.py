@@ -142,8 +142,8 @@ class Jacobians(BatchJacobians, Hessians):
                 return [chunks_in_loop(recorder, target, s, mode, how) if a > 0 else None for a, s in each]
             if how.budget is not None or how.out is not None:
                 raise NoPartsError(
-                    "`memory` and `out` are for Jacobians that are computed at once: a graph has no parts that run one "
-                    "after the other. Leave them out, or ask outside of functions that are traced."
+                    "`out`, and `memory` in a map, are for Jacobians that are computed at once: no graph writes to an "
+                    "array from outside. Leave them out, or ask outside of functions that are traced."
                 )
             how = Chunking()  # how many rows at a time is a hint
         if self._recorder and slot > 0 and traced and how.is_asked and at_once and not STATE.recorders:
