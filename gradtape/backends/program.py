@@ -171,6 +171,8 @@ class Memory:
         self.foreign = {id(v) for v in graph.inputs}
         self.shared: set[int] = set()  # results of one node that may share memory with each other
         self.last: dict[int, int] = {}  # owner -> the node that needs its memory last
+        self.read = {id(v): at for at, node in enumerate(nodes) for v in node.inputs}  # the node that reads it last
+        self.read.update((id(v), len(nodes)) for v in (*graph.inputs, *graph.outputs))
         for at, node in enumerate(nodes):
             self._own(node)
             for v in (*node.inputs, *node.outputs):
@@ -260,12 +262,8 @@ class Memory:
         return inner is not None and not may_alias(inner.step.op, inner)
 
     def dropped(self, at: int) -> list[Value]:
-        """Large values that nothing needs after this node."""
-        return [
-            v
-            for v in dict.fromkeys(self.nodes[at].inputs)
-            if v.aval.nbytes >= LARGE and id(v) not in self.foreign and self.last[self.root[id(v)]] == at
-        ]
+        """Large values that no node after this one reads. Who shows their memory keeps it."""
+        return [v for v in dict.fromkeys(self.nodes[at].inputs) if v.aval.nbytes >= LARGE and self.read[id(v)] == at]
 
 
 def _lenders(node: Node) -> list[Value]:

@@ -60,7 +60,9 @@ def aval(shape: Shape, dtype: DType) -> Aval:
 
 def _new(shape: Shape, dtype: DType) -> Aval:
     fresh = Aval()
-    fresh.shape, fresh.dtype = shape, dtype
+    # NumPy's integers equal Python's, and whoever asks for the same shape later would be given them.
+    fresh.shape = None if shape is None else tuple(None if n is None else int(n) for n in shape)
+    fresh.dtype = dtype
     return fresh
 
 

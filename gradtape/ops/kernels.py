@@ -12,6 +12,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from gradtape.ir.aval import Aval, aval, aval_of
 from gradtape.ir.bounded import Bounded
 from gradtape.ir.dtypes import DType
@@ -131,18 +133,20 @@ class Kernel:
         missing = [n for n in self.signature.names if n not in sizes]
         if missing:
             made = {} if self.sizes is None else called(self.sizes, dict(static) | sizes)
-            if not isinstance(made, Mapping) or not all(isinstance(made.get(n), int) and made[n] >= 0 for n in missing):
+            if not isinstance(made, Mapping) or not all(
+                isinstance(made.get(n), int | np.integer) and made[n] >= 0 for n in missing
+            ):
                 raise ValueError(f"wants the sizes {missing} of `sizes`, in a dictionary, got {made!r}")
-            sizes = sizes | {n: made[n] for n in missing}
+            sizes = sizes | {n: int(made[n]) for n in missing}
         return sizes
 
     def _whole(self, shapes: Sequence[Dims], static: Mapping[str, Any]) -> tuple[Dims, ...]:
         assert self.shapes is not None
         made = self.shapes(*shapes, **static)
-        found = [made] if self.results == 1 and all(isinstance(n, int) for n in made) else list(made)
-        if len(found) != self.results or not all(isinstance(n, int) and n >= 0 for s in found for n in s):
+        found = [made] if self.results == 1 and all(isinstance(n, int | np.integer) for n in made) else list(made)
+        if len(found) != self.results or not all(isinstance(n, int | np.integer) and n >= 0 for s in found for n in s):
             raise ValueError(f"wants {self.results} shapes of `shapes`, got {made!r}")
-        return tuple(tuple(s) for s in found)
+        return tuple(tuple(map(int, s)) for s in found)
 
     def repeated(self, have: Dims, want: Dims, k: int) -> tuple[int, ...]:
         """The axes along which operand k was repeated to the loop axes of all."""
@@ -179,13 +183,13 @@ class Kernel:
         given = self.launch.get(what)
         found = usual if given is None else called(given, known) if callable(given) else given
         sizes = tuple(found) if isinstance(found, tuple | list) else (found,)
-        fits = [isinstance(n, int) and 1 <= n <= m for n, m in zip(sizes, MOST[what], strict=False)]
+        fits = [isinstance(n, int | np.integer) and 1 <= n <= m for n, m in zip(sizes, MOST[what], strict=False)]
         if not 1 <= len(sizes) <= 3 or not all(fits) or (what == "block" and math.prod(sizes) > MOST[what][0]):
             raise InvalidArgumentError(
                 f"`{self.name}` wants one to three whole numbers from 1 as `{what}`, at most {MOST[what]}"
                 f"{' (and 1024 in all)' if what == 'block' else ''}, got {found!r}."
             )
-        return sizes
+        return tuple(map(int, sizes))
 
 
 def called(f: Callable[..., Any], known: Mapping[str, Any]) -> Any:

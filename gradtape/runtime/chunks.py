@@ -33,7 +33,6 @@ from gradtape.runtime.jacobian import reachable, vectorized_rows
 from gradtape.runtime.pullback import Backward, Reads, traced_backward
 from gradtape.runtime.record import Path, Recorder, TrieNode
 from gradtape.runtime.tensor import Tensor, from_array, wrap
-from gradtape.transforms.peak import peak_bytes
 from gradtape.transforms.rows.builder import Builder
 from gradtape.transforms.rows.leaving import dense
 from gradtape.transforms.rows.letters import Letter, Pair, whole
@@ -111,7 +110,7 @@ class ChunkProgram:
             graph = self._graph(count, begin)
             reads = self.backward.reads(graph.outputs)
             compiled = self.backward.compiler(Graph([*reads.values, begin], graph.outputs))
-            self.plans[count] = (reads, compiled, peak_bytes(compiled.runs, again=True))
+            self.plans[count] = (reads, compiled, compiled.peak_bytes(again=True))
         return self.plans[count]
 
     def keeps_structure(self, count: int) -> bool:

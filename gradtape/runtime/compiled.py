@@ -26,8 +26,10 @@ from gradtape.runtime.state import STATE, run_apart
 from gradtape.runtime.tensor import SymbolicTensorError, Tensor, wrap
 from gradtape.runtime.threaded import threaded
 from gradtape.runtime.trace import traced
+from gradtape.transforms.device_peak import device_peak_bytes
 from gradtape.transforms.differentiate import augmented
 from gradtape.transforms.fuse import fuse
+from gradtape.transforms.peak import peak_bytes
 from gradtape.transforms.simplify import flattened, simplify
 from gradtape.transforms.tiling import tiled
 
@@ -47,6 +49,14 @@ class CompiledGraph:
     @functools.cached_property
     def runs(self) -> Graph:
         return _pieces(tiled(self.graph))
+
+    def peak_bytes(self, again: bool = False) -> int:
+        """The most memory that is held at one time while it runs where this process has its arrays, inputs not counted.
+        `again`: it runs several times, and what the first left counts."""
+        device = DEVICES.device
+        if device is None:
+            return peak_bytes(self.runs, again)
+        return device_peak_bytes(device.lowering.prepared(self.graph), device.assembled_bytes)
 
     @property
     def kernel(self) -> Callable[..., Any]:

@@ -18,13 +18,14 @@ import numpy as np
 from gradtape.backends.choice import choice
 from gradtape.backends.control import Stack
 from gradtape.backends.cuda import convolution
+from gradtape.backends.cuda.assembling import assembler
 from gradtape.backends.cuda.device import Cuda
 from gradtape.backends.cuda.lowering import Lowering
 from gradtape.backends.cuda.products import is_product
 from gradtape.backends.cuda.table import EXPANSIONS, OPS
 from gradtape.ir.aval import Aval
 from gradtape.ir.errors import ResourceExhaustedError
-from gradtape.ir.graph import Graph
+from gradtape.ir.graph import Graph, Node
 from gradtape.ir.show import show
 from gradtape.kernels.cuda_spelling import spells_cuda
 from gradtape.runtime.state import STATE, State
@@ -50,6 +51,10 @@ class Device:
     @property
     def name(self) -> str:
         return self.cuda.name
+
+    def assembled_bytes(self, node: Node) -> int:
+        """What a step that assembles terms takes besides its result."""
+        return assembler(self.cuda, tuple(v.aval.dtype for v in node.inputs), **node.step.params).scratch
 
 
 class Devices:

@@ -11,7 +11,6 @@ from gradtape.runtime.compiled import CompiledGraph
 from gradtape.runtime.record import Recorder
 from gradtape.runtime.structured import structured_program
 from gradtape.transforms.cost import elements, multiply_adds
-from gradtape.transforms.peak import peak_bytes
 from gradtape.transforms.rows.products import described
 
 
@@ -42,7 +41,7 @@ class JacobianPlan:
         if choice:
             reads = program.backward.reads([choice.dense])
             compiled = CompiledGraph(Graph(reads.values, [choice.dense]))
-            graph, self.peak_bytes = compiled.graph, peak_bytes(compiled.runs)
+            graph, self.peak_bytes = compiled.graph, compiled.peak_bytes()
         if choice and how.is_asked:
             self.mode = "reverse"
             self.rows = target._aval.size

@@ -97,7 +97,7 @@ def _scratch(node: Node) -> int:
     op, avals = node.step.op, tuple(v.aval for v in node.inputs)
     match op:
         case Contraction():
-            return _copied(node)
+            return copied_bytes(node)
         case Composite() if not op.has_host(avals, node.step.params):
             return max(0, peak_bytes(op.expand(avals, **node.step.params)) - sum(v.aval.nbytes for v in node.outputs))
         case Tiles():
@@ -146,7 +146,7 @@ def _is_line(vector: Value) -> bool:
     return any(isinstance(s, Index) and s.step is not None for s in steps)
 
 
-def _copied(node: Node) -> int:
+def copied_bytes(node: Node) -> int:
     """The bytes of a contraction's operands that are no matrices as they lie: BLAS is given copies."""
     left, right, out = parts(node.step.params["subscripts"])
     total = 0

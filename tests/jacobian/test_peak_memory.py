@@ -15,6 +15,7 @@ import pytest
 import gradtape as tf
 from gradtape.kernels.background import BACKGROUND
 from gradtape.kernels.memory import POOL, empty
+from gradtape.runtime.devices import DEVICES
 
 RNG = np.random.default_rng(11)
 
@@ -23,6 +24,13 @@ RNG = np.random.default_rng(11)
 def one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     """With several the plan says what is held if they all work at once, and the allocator sees it only if they do."""
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def weights_are_where_tensors_are() -> None:
+    """What is made while modules are imported is on the host, and would be copied to a device by each call."""
+    for weights in (KERNELS, HEADS, FILTERS):
+        weights[:] = [tf.constant(w.numpy()) for w in weights]
 
 
 def _weights(*shape: int) -> Any:
@@ -91,6 +99,11 @@ PROGRAMS: dict[str, tuple[Callable[[Any], Any], tuple[int, ...]]] = {
 }
 
 
+def examples_of(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Fewer where each element is a thread's, and it is one of an emulated device."""
+    return shape if DEVICES.device is None else (shape[0] // 4, *shape[1:])
+
+
 def seen(run: Callable[[], Any]) -> int:
     """The bytes that are allocated at most while something runs again, with an empty pool."""
     run()
@@ -98,6 +111,10 @@ def seen(run: Callable[[], Any]) -> int:
         time.sleep(0.01)
     run()
     gc.collect()
+    return seen_on_host(run) if DEVICES.device is None else seen_on(DEVICES.device.cuda.xp, run)
+
+
+def seen_on_host(run: Callable[[], Any]) -> int:
     POOL.clear()
     tracemalloc.start()
     result = run()
@@ -107,18 +124,36 @@ def seen(run: Callable[[], Any]) -> int:
     return peak
 
 
+def seen_on(xp: Any, run: Callable[[], Any]) -> int:
+    pool, held = xp.cuda.MemoryPool(), [0]
+
+    def allocated(size: int) -> Any:
+        made = pool.malloc(size)
+        held.append(pool.used_bytes())
+        return made
+
+    with xp.cuda.using_allocator(allocated):
+        result = run()
+    del result
+    return max(held)
+
+
 @pytest.mark.parametrize("name", PROGRAMS)
 @pytest.mark.parametrize("parts", [None, 2, 8])
 def test_the_peak_is_what_the_plan_says(name: str, parts: int | None) -> None:
     f, shape = PROGRAMS[name]
-    x = _weights(*shape)
+    x = _weights(*examples_of(shape))
     with tf.GradientTape(persistent=True) as tape:
         tape.watch(x)
         y = f(x)
     rows: Any = {} if parts is None else {"parallel_iterations": -(-int(np.prod(y.shape)) // parts)}
     plan = tape.plan_jacobian(y, x, **rows)
     assert plan.chunks >= (parts or 1)  # whole runs of axes
-    assert plan.peak_bytes == pytest.approx(seen(lambda: tape.jacobian(y, x, **rows)), rel=0.1)
+    found = seen(lambda: tape.jacobian(y, x, **rows))
+    if DEVICES.device is None:
+        assert plan.peak_bytes == pytest.approx(found, rel=0.1)
+    else:  # whether a product is given copies is only known when it runs
+        assert found / 1.1 <= plan.peak_bytes <= 1.7 * found
 
 
 def test_rows_of_eight_times_the_budget_are_computed_within_it(tmp_path: Any) -> None:

@@ -13,6 +13,8 @@ from tests.jacobian.programs import PROGRAMS, Program, batch_norm, jacobian, nor
 
 # ------------------------------------------------------------------ multiply-adds, counted where they are done
 
+NUMPYS = pytest.mark.host("the products of NumPy are counted; the plan is the same on every device")
+
 
 class Counting:
     """Stands in for NumPy's products and counts the multiply-adds of what is asked of them."""
@@ -73,6 +75,7 @@ COUNTED = {
 }
 
 
+@NUMPYS
 @pytest.mark.parametrize("name", COUNTED)
 @pytest.mark.parametrize("mode", ["reverse", "forward", "auto"])
 def test_multiply_adds_are_those_of_the_plan(name: str, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,6 +86,7 @@ def test_multiply_adds_are_those_of_the_plan(name: str, mode: str, monkeypatch: 
     assert count.total == plan.multiply_adds, f"counted {count.total}\n{plan}"
 
 
+@NUMPYS
 def test_counting_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     a = tf.constant(normal(3, 4))
     with counting(monkeypatch) as count:

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 import gradtape as tf
+from gradtape.ir.aval import aval
+from gradtape.ir.dtypes import float32
 
 
 def recorded() -> tuple[tf.GradientTape, tf.Tensor, tf.Tensor]:
@@ -58,3 +60,10 @@ def test_what_does_not_depend_has_no_divergence_at_infinity() -> None:
     x = tf.constant([np.inf, 1.0])
     assert float(tf.divergence(lambda z: tf.ones([2]), x)) == 0
     assert float(tf.laplacian(tf.reduce_sum, x)) == 0
+
+
+def test_sizes_of_shapes_are_integers_of_python_whoever_gave_them() -> None:
+    extent = 7919  # of no other shape, which would be there already
+    given = aval((np.int64(extent), None, True), float32)
+    assert given is aval((extent, None, 1), float32)
+    assert [type(n) for n in given.shape or ()] == [int, type(None), int]

@@ -311,6 +311,19 @@ def test_a_grid_that_no_gpu_takes_is_refused_everywhere(place: str, grid: Any) -
         op(drawn(2), 2.0)
 
 
+def test_sizes_of_numpy_are_whole_numbers_too(place: str) -> None:
+    op = tf.kernel_op(
+        SOFT,
+        name="soft",
+        types="T",
+        signature="(),()->()",
+        host=soft_of,
+        grid=lambda size: np.int64(size),
+        block=np.int32(32),
+    )
+    np.testing.assert_allclose(op(drawn(2), 2.0), soft_of(drawn(2), 2.0), rtol=1e-12)
+
+
 @pytest.mark.parametrize("block", [0, 2048, (64, 64), (1, 1, 65), 32.0])
 def test_a_block_that_no_gpu_takes_is_refused_everywhere(place: str, block: Any) -> None:
     op = tf.kernel_op(SOFT, name="soft", types="T", signature="(),()->()", host=soft_of, block=block)

@@ -20,6 +20,7 @@ from gradtape.ir.dtypes import DType, int64, of_numpy
 from gradtape.ir.index import Index
 from gradtape.kernels import cuda_assemble
 from gradtape.kernels.cuda_assemble import Factor, Places, Vector
+from gradtape.kernels.cuda_sorting import SHORT
 from gradtape.ops.assembling import Part, Placed, is_late, laid_out, pace_of, placed, slots_of, with_positions
 from gradtape.ops.placement import Place, Product
 
@@ -31,13 +32,15 @@ Terms = tuple[Product, ...]
 
 @dataclass(frozen=True)
 class Term:
-    """A term; where its factors come from, and their dtypes; the same of the vectors that its places name."""
+    """A term; where its factors come from, and their dtypes; the same of the vectors that its places name; the bytes
+    that are taken for it besides the result."""
 
     product: Product
     factors: tuple[Source, ...]
     dtypes: tuple[DType, ...]
     vectors: tuple[Source, ...]
     kinds: tuple[DType, ...]
+    scratch: int = 0
 
     def having(self, c: int) -> list[int]:
         """The factors that have a letter."""
@@ -47,12 +50,13 @@ class Term:
         """Where a letter stands."""
         return [p for axis in self.product.axes for p in axis if p.letter == c]
 
-    def with_factor(self, gone: Sequence[int], letters: Sizes, source: Source, dtype: DType) -> Term:
-        """The term with one factor in place of others."""
+    def with_factor(self, gone: Sequence[int], letters: Sizes, source: Source, dtype: DType, scratch: int) -> Term:
+        """The term with one factor in place of others, which takes so many bytes while it is made."""
         kept = [k for k in range(len(self.factors)) if k not in gone]
         product = self.product._replace(factors=(*(self.product.factors[k] for k in kept), letters))
         factors = (*(self.factors[k] for k in kept), source)
-        return replace(self, product=product, factors=factors, dtypes=(*(self.dtypes[k] for k in kept), dtype))
+        dtypes = (*(self.dtypes[k] for k in kept), dtype)
+        return replace(self, product=product, factors=factors, dtypes=dtypes, scratch=self.scratch + scratch)
 
     def along(self, k: int, letters: Sequence[int]) -> Factor:
         """A factor as loops over letters go through it."""
@@ -67,6 +71,7 @@ class Assembler:
         self.size = math.prod(shape)
         self.groups: dict[Part, list[tuple[Placed, Term]]] = {}
         self.by_index: list[Callable[[Array, Sequence[Array]], None]] = []
+        self.scratch = 0  # the most bytes that are taken at a time besides the result
         for term in _terms(terms, dtypes):
             if 0 not in term.product.sizes and self.size:
                 self._add(term)
@@ -94,6 +99,7 @@ class Assembler:
             at, term = self._in_whole(term)
         if at is None:
             self.by_index.append(self._writer(term))
+            self.scratch = max(self.scratch, term.scratch)
         else:
             assert at.part is not None
             self.groups.setdefault(at.part, []).append((at, term))
@@ -117,26 +123,27 @@ class Assembler:
         letters = tuple(dict.fromkeys(d for k in owners for d in term.product.factors[k])) or (c,)
         source = term.factors[owners[0]] if len(owners) == 1 else self._multiplied(term, owners, letters)
         dtype = term.dtypes[owners[0]] if len(owners) == 1 else self.dtype
-        added, where = self._added(
-            term, source, places, tuple(term.product.sizes[d] for d in letters), letters.index(c)
-        )
-        term = term.with_factor(owners, letters, added, dtype)
+        sizes = tuple(term.product.sizes[d] for d in letters)
+        added, where, scratch = self._added(term, source, places, sizes, letters.index(c))
+        if len(owners) != 1:
+            scratch += math.prod(sizes)
+        term = term.with_factor(owners, letters, added, dtype, scratch * dtype.size)
         return replace(term, product=with_positions(term.product, c, where, bool(places)))
 
     def _added(
         self, term: Term, source: Source, places: Sequence[Place], shape: Sizes, axis: int
-    ) -> tuple[Source, Any]:
-        """A factor with values of one letter added up that stand at one position, and the positions that are left:
-        those that occur, or all there are if they are only known when running."""
+    ) -> tuple[Source, Any, int]:
+        """A factor with values of one letter added up that stand at one position, the positions that are left (those
+        that occur, or all there are if they are only known when running), and how many elements the factor has."""
         number = places[0].where if places else None
         if isinstance(number, int):
             extent, ids = places[0].extent, term.vectors[number]
             adder = RowAdder(self.cuda, shape, axis, extent)
-            return lambda arrays: adder(source(arrays), ids(arrays)), np.arange(extent)
+            return lambda arrays: adder(source(arrays), ids(arrays)), np.arange(extent), math.prod(adder.shape)
         slots = slots_of(places[0], ()) if places else np.zeros(shape[axis], np.int64)
         where, numbers = np.unique(slots, return_inverse=True)
         fixed = RowAdder(self.cuda, shape, axis, len(where), numbers)
-        return lambda arrays: fixed(source(arrays)), where
+        return lambda arrays: fixed(source(arrays)), where, math.prod(fixed.shape)
 
     def _multiplied(self, term: Term, owners: Sequence[int], letters: Sizes) -> Source:
         """The product of some factors, with these letters."""
@@ -163,7 +170,10 @@ class Assembler:
             return adder(values(arrays).reshape(-1), where)
 
         whole = Product((size,), ((0,),), ((Place(0, None, size),),))
-        term = replace(term, product=whole, factors=(source,), dtypes=(self.dtype,))
+        # The values, what they are added up in, and for each value its position and its key, twice when it is sorted.
+        scratch = (at.count + size) * self.dtype.size + (2 + (at.count > SHORT)) * at.count * int64.size
+        scratch += term.scratch
+        term = replace(term, product=whole, factors=(source,), dtypes=(self.dtype,), scratch=scratch)
         return placed(whole, (size,), ()), term
 
     # ------------------------------------------------------------------ kernels
@@ -172,6 +182,7 @@ class Assembler:
         group = self.groups[part]
         terms = [[t.along(k, at.letters) for k in range(len(t.factors))] for at, t in group]
         sources = [s for _, t in group for s in t.factors]
+        self.scratch = max(self.scratch, sum(t.scratch for _, t in group))
         made = cuda_assemble.part(part.shape, part.steps, self.dtype, terms, adds=not fresh)
         program = self.cuda.program(made, [])
 
@@ -265,13 +276,18 @@ def _walk(term: Term, letters: Sizes, shape: Sizes) -> tuple[Places, list[Source
     return Places(tuple(product.sizes[c] for c in letters), start, tuple(steps), tuple(vectors)), sources
 
 
-def assemble(cuda: Cuda, *arrays: Array, shape: Sizes, dtype: DType | None, terms: Terms) -> Array:
-    """The sum of terms, each a product of factors at the positions of its letters."""
-    dtypes = tuple(of_numpy(a.dtype) for a in arrays)
+def assembler(cuda: Cuda, dtypes: Sequence[DType], shape: Sizes, dtype: DType | None, terms: Terms) -> Assembler:
+    """What adds up terms whose operands have these dtypes."""
     own = dtype or dtypes[0]
-    return cuda.once(("assemble", shape, own, terms, dtypes), lambda: Assembler(cuda, shape, own, terms, dtypes))(
-        *arrays
+    found: Assembler = cuda.once(
+        ("assemble", shape, own, terms, dtypes), lambda: Assembler(cuda, shape, own, terms, dtypes)
     )
+    return found
+
+
+def assemble(cuda: Cuda, *arrays: Array, **params: Any) -> Array:
+    """The sum of terms, each a product of factors at the positions of its letters."""
+    return assembler(cuda, tuple(of_numpy(a.dtype) for a in arrays), **params)(*arrays)
 
 
 OPS: dict[str, Callable[..., Any]] = {"assemble": assemble}

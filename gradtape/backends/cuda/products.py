@@ -56,6 +56,7 @@ def contraction(cuda: Cuda, subscripts: str) -> Callable[[Any, Any], Any]:
         target = _strides(result, out, (groups.batch, groups.rows, groups.columns))
         counts = _count(sizes, groups.rows), _count(sizes, groups.columns)
         if target is None or not _is_matrix(target, counts):
+            del result  # before the other one is made beside it
             result = cuda.empty(tuple(sizes[c] for c in canonical), a.dtype)
             _multiply(cuda, groups, sizes, (a, left), (b, right), (result, canonical))
             return result.transpose(back)
