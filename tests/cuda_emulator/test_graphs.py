@@ -140,6 +140,26 @@ def test_an_operand_that_was_freed(emulated: Device) -> None:
     assert fault(graph).kind == "freed"
 
 
+def test_what_another_graph_lets_go_of_is_no_part_of_this_one(emulated: Device) -> None:
+    x, y, pool = ones(), cupy.zeros(32, np.float32), cupy.cuda.MemoryPool()
+    results = []
+
+    def work() -> None:
+        results.append(cupy.empty(32, np.float32))
+        scale(x, results[0])
+
+    def other() -> None:
+        results.clear()  # as the garbage collector does it, at any time
+        scale(x, y)
+
+    earlier = recorded(work, pool)
+    graph = recorded(other)
+    del earlier, pool
+    cupy.cuda.Device().synchronize()
+    graph.launch()
+    assert (y.get() == 2).all()
+
+
 def test_a_pool_that_was_freed(emulated: Device) -> None:
     x, y = ones(), ones()
 

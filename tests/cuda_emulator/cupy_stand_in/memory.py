@@ -55,11 +55,11 @@ class Memory:
         self.pool = pool
         self.size = size
         self.device_id = 0
-        self.is_recorded = device().current_stream.recording is not None
-        idle = pool.idle[size] if self.is_recorded else None
+        self.recording = device().current_stream.recording  # the one that it was taken in
+        idle = pool.idle[size] if self.recording is not None else None
         self.buffer = idle.pop() if idle else Buffer(device(), size, f"block of {size} bytes")
         self.ptr = self.buffer.address
-        if self.is_recorded:
+        if self.recording is not None:
             self.buffer.is_of_graphs = True
             self.poison("a block of a pool")
 
@@ -67,9 +67,9 @@ class Memory:
         if not hasattr(self, "ptr"):  # there was no room for it
             return
         self.pool.take_back(self.size)
-        if self.is_recorded:
+        if self.recording is not None:
             self.pool.idle[self.size].append(self.buffer)
-            if self.buffer.device.current_stream.recording is not None:
+            if self.buffer.device.current_stream.recording is self.recording:
                 self.poison("the end of a block of a pool")
 
     def poison(self, who: str) -> None:
