@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -12,7 +13,7 @@ from tests.op_table.tally import table
 
 EXECUTED = "executed on the device"
 SESSION = {"device": "cpu"}  # what `--device` says
-# Folders whose tests run the same code whatever device the tensors of a process are on, and why.
+# What in this folder runs the same code whatever device the tensors of a process are on, and why.
 ALIKE = {
     "accuracy": "functions of the host against many digits",
     "backends": "backends by themselves; those of a device stand beside those of the host",
@@ -24,8 +25,9 @@ ALIKE = {
     "kernels": "texts of kernels, and those of the host and of a device by themselves",
     "op_table": "ops on the host; `backends/cuda` has the same samples on the device",
     "structure": "the files of the project",
+    "test_cli.py": "the command, which makes no tensors",
     "tools": "the device that a tool makes for itself",
-    "transforms": "graph to graph",
+    "transforms": "graphs to graphs, and these on the host",
 }
 
 
@@ -64,22 +66,25 @@ def examples(on_the_host: int) -> int:
     return on_the_host if SESSION["device"] == "cpu" else on_the_host // 6
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """On another device than the host, leave out what would be the same once more; the summary names it."""
+    again = config.getoption("--device") != "cpu" and folder_of(collection_path, config) in ALIKE
+    return True if again else None
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """On another device than the host, leave out what would be the same once more, and what is about the host."""
+    """On another device than the host, skip what is about the host."""
     if config.getoption("--device") == "cpu":
         return
-    again = [item for item in items if folder_of(item) in ALIKE]
-    config.hook.pytest_deselected(items=again)
-    items[:] = [item for item in items if folder_of(item) not in ALIKE]
     for item in items:
         for mark in item.iter_markers("host"):
             item.add_marker(pytest.mark.skip(reason=f"on the host only: {mark.args[0]}"))
 
 
-def folder_of(item: pytest.Item) -> str:
-    """The folder of `tests` that an item is in; "" for those elsewhere."""
-    parts = item.path.relative_to(item.config.rootpath).parts
-    return parts[1] if parts[0] == "tests" else ""
+def folder_of(path: Path, config: pytest.Config) -> str:
+    """The folder or file of `tests` that a path is in or is; "" for those elsewhere."""
+    parts = path.relative_to(config.rootpath).parts if path.is_relative_to(config.rootpath) else ()
+    return parts[1] if len(parts) > 1 and parts[0] == "tests" else ""
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -10,6 +10,7 @@ import pytest
 import gradtape as tf
 from tests.api import elementwise_calls, layout_calls, product_calls, reduction_calls, special_calls, window_calls
 from tests.api.calls import Call, flat, is_real
+from tests.devices import SESSION
 
 TABLE = [
     c
@@ -39,16 +40,18 @@ def test_value(c: Call) -> None:
         assert g.dtype == w.dtype, f"dtype {g.dtype.name} where NumPy has {w.dtype}"
 
 
-@pytest.mark.host("conversions, which happen there; tests/backends/cuda has every op in each dtype")
 @pytest.mark.parametrize("c", [c for c in TABLE if c.real], ids=str)
 def test_what_becomes_a_tensor_is_taken_as_one(c: Call) -> None:
     want = [t.numpy() for t in flat(c.run([tf.constant(a) if isinstance(a, np.ndarray) else a for a in c.operands]))]
     for kind in (lambda a: a, tf.Variable, lambda a: np.asfortranarray(a[..., None])[..., 0]):
         got = c.run([kind(a) if is_real(a) else a for a in c.operands])
-        assert all(np.array_equal(g, w, equal_nan=True) for g, w in zip(flat(got), want, strict=True))
+        # Single numbers are on the host, and variables on the device, where the last digits may be others.
+        far = 0.0 if SESSION["device"] == "cpu" else 1e-12
+        for g, w in zip(flat(got), want, strict=True):
+            np.testing.assert_allclose(g.numpy(), w, rtol=far, atol=far)
 
 
-@pytest.mark.host("conversions, which happen there; tests/backends/cuda has every op in each dtype")
+@pytest.mark.host("as many kernels again for each dtype; tests/backends/cuda has every op in each")
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 @pytest.mark.parametrize("c", [c for c in TABLE if c.real and "dtype" not in c.options], ids=str)
 def test_other_floating_dtypes_stay_what_they_are(c: Call, dtype: str) -> None:
@@ -112,7 +115,6 @@ def test_gradient(c: Call) -> None:
         assert slope == pytest.approx(differences, rel=1e-5, abs=1e-7)
 
 
-@pytest.mark.host("conversions, which happen there; tests/backends/cuda has every op in each dtype")
 @pytest.mark.parametrize("name", sorted({c.name for c in TABLE} - {"broadcast_dynamic_shape", "nn.silu", "nn.swish"}))
 def test_the_name_argument_is_taken(name: str) -> None:
     """By all functions but those that have none in TensorFlow."""
