@@ -45,6 +45,7 @@ KERNEL_OPTIONS = (
     *("-fno-ipa-reference", "-fno-ipa-pure-const", "-fno-ipa-modref"),
     *("-ffp-contract=off", "-fno-math-errno", "-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics"),
 )
+BRIEF = "-fsanitize-undefined-trap-on-error"  # which undefined behaviour it was is not told; a quarter is saved
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,7 @@ def require_tools() -> None:
 @functools.cache
 def state_of_emulator() -> str:
     """Changes with every file that goes into what g++ makes, and with g++."""
-    state = hashlib.sha256(repr((LIBRARY_OPTIONS, KERNEL_OPTIONS)).encode())
+    state = hashlib.sha256(repr((LIBRARY_OPTIONS, KERNEL_OPTIONS, BRIEF)).encode())
     state.update(subprocess.run(["g++", "--version"], capture_output=True, check=True).stdout)
     for path in sorted(NATIVE.iterdir()):
         state.update(path.read_bytes())
@@ -132,12 +133,21 @@ def shared_variables(library: Path) -> list[tuple[int, int, str]]:
     return sorted(found)
 
 
-def record_path(source: Source) -> Path:
-    return folder() / f"{source.key}-{state_of_emulator()}.json"
+def ending(wordy: bool) -> str:
+    """Of the names of files, by how they were compiled."""
+    return f"{'' if wordy else 'brief-'}{state_of_emulator()}"
 
 
-def read_record(source: Source) -> Compiled | None:
-    path = record_path(source)
+def kernel_options(wordy: bool) -> tuple[str, ...]:
+    return KERNEL_OPTIONS if wordy else (*KERNEL_OPTIONS, BRIEF)
+
+
+def record_path(source: Source, wordy: bool) -> Path:
+    return folder() / f"{source.key}-{ending(wordy)}.json"
+
+
+def read_record(source: Source, wordy: bool) -> Compiled | None:
+    path = record_path(source, wordy)
     if not path.exists():
         return None
     record = json.loads(path.read_text(encoding="utf-8"))
@@ -150,19 +160,19 @@ def read_record(source: Source) -> Compiled | None:
     return Compiled(library, variables, record["anchor"])
 
 
-def write_record(source: Source, library: Path, symbols: list[tuple[int, int, str]]) -> None:
+def write_record(source: Source, wordy: bool, library: Path, symbols: list[tuple[int, int, str]]) -> None:
     own = [(offset, size, name.rsplit("::", 1)[-1]) for offset, size, name in symbols if source.key in name]
     anchor = next(offset for offset, _, name in symbols if name == "emulator_anchor")
     record = {"library": library.name, "variables": own, "anchor": anchor}
     with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=folder(), suffix=".tmp", delete=False) as file:
         json.dump(record, file)
-    os.replace(file.name, record_path(source))
+    os.replace(file.name, record_path(source, wordy))
 
 
 @functools.cache
-def device_header() -> Path:
+def device_header(wordy: bool) -> Path:
     """What comes before every kernel, which g++ has read already: beside it lies what it made of it."""
-    header = folder() / f"device-{state_of_emulator()}.hpp"
+    header = folder() / f"device-{ending(wordy)}.hpp"
     read = header.with_suffix(".hpp.gch")
     if read.exists():
         os.utime(read)
@@ -170,38 +180,40 @@ def device_header() -> Path:
     with tempfile.TemporaryDirectory(dir=folder()) as directory:
         work = Path(directory)
         (work / "head.hpp").write_text('#include "device.hpp"\n', encoding="utf-8")
-        call(["g++", *KERNEL_OPTIONS, "-I", str(NATIVE), "-x", "c++-header", "-o", "head.gch", "head.hpp"], work)
+        options = [*kernel_options(wordy), "-I", str(NATIVE), "-x", "c++-header"]
+        call(["g++", *options, "-o", "head.gch", "head.hpp"], work)
         os.replace(work / "head.hpp", header)
         os.replace(work / "head.gch", read)
     return header
 
 
-def make_library(sources: Sequence[Source]) -> Path:
+def make_library(sources: Sequence[Source], wordy: bool) -> Path:
     """All sources through one call of g++."""
     runtime = runtime_library()
     name = "kernels-" + hashlib.sha256("".join(source.key for source in sources).encode()).hexdigest()[:16]
-    library = folder() / f"{name}-{state_of_emulator()}.so"
+    library = folder() / f"{name}-{ending(wordy)}.so"
     with tempfile.TemporaryDirectory(dir=folder()) as directory:
         work = Path(directory)
         (work / "batch.cpp").write_text("".join(source.for_gxx() for source in sources), encoding="utf-8")
-        header = str(device_header())
-        call(["g++", *KERNEL_OPTIONS, "-I", str(NATIVE), "-include", header, "-o", "batch.o", "batch.cpp"], work)
+        options = [*kernel_options(wordy), "-I", str(NATIVE), "-include", str(device_header(wordy))]
+        call(["g++", *options, "-o", "batch.o", "batch.cpp"], work)
         # All that kernels call is in what the runtime itself is linked to; g++ would look for more, and take longer.
         call(["ld", "-shared", "-o", "batch.so", "batch.o", str(runtime)], work)
         os.replace(work / "batch.so", library)
     return library
 
 
-def compile_sources(sources: Sequence[Source]) -> list[Compiled]:
-    """Every module's library. What is not in the cache is compiled in one call."""
+def compile_sources(sources: Sequence[Source], wordy: bool = True) -> list[Compiled]:
+    """Every module's library. What is not in the cache is compiled in one call. `wordy`: faults say which undefined
+    behaviour it was, and not only where."""
     require_tools()
-    missing = list({source.key: source for source in sources if read_record(source) is None}.values())
+    missing = list({source.key: source for source in sources if read_record(source, wordy) is None}.values())
     if missing:
-        library = make_library(missing)
+        library = make_library(missing, wordy)
         symbols = shared_variables(library)
         for source in missing:
-            write_record(source, library, symbols)
-    found = [read_record(source) for source in sources]
+            write_record(source, wordy, library, symbols)
+    found = [read_record(source, wordy) for source in sources]
     return [compiled for compiled in found if compiled is not None]
 
 

@@ -140,10 +140,12 @@ class Device:
         source = self.source(text, options, headers, name)
         return Module(self, source, compile_sources([source])[0], registers or {})
 
-    def modules(self, sources: Iterable[Source]) -> list[Module]:
-        """Compile many texts in one call of g++, which is much faster than one after the other."""
+    def modules(self, sources: Iterable[Source], wordy: bool = True) -> list[Module]:
+        """Compile many texts in one call of g++, which is much faster than one after the other. Without `wordy` it
+        takes a quarter less, and a fault for undefined behaviour says where it was, and not what."""
         sources = list(sources)
-        return [Module(self, source, compiled, {}) for source, compiled in zip(sources, compile_sources(sources))]
+        found = compile_sources(sources, wordy)
+        return [Module(self, source, compiled, {}) for source, compiled in zip(sources, found, strict=True)]
 
     # ---- streams ----------------------------------------------------------------------------------------------------
 

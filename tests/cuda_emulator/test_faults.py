@@ -10,7 +10,7 @@ import pytest
 
 from tests.cuda_emulator.device import Device
 from tests.cuda_emulator.faults import DeviceFault
-from tests.cuda_emulator.faulty import buffer, fault, kernel, line
+from tests.cuda_emulator.faulty import KERNELS, buffer, fault, kernel, line
 
 
 @pytest.fixture
@@ -257,6 +257,37 @@ def test_index_that_overflows(device: Device) -> None:
 
 def test_division_by_zero(device: Device) -> None:
     assert fault(device, "divides_by_zero", (buffer(device, 64, "out"), np.int32(0))).kind == "overflow"
+
+
+@pytest.mark.parametrize(
+    ("name", "numbers", "words"),
+    [
+        ("index_overflows", (70000, 70000), "rows * columns"),
+        ("local_array", (1,), "own[threadIdx.x + n]"),
+        ("divides_by_zero", (0,), "= 7 / n"),
+    ],
+)
+def test_without_words_a_fault_says_where_it_is(
+    device: Device, name: str, numbers: tuple[int, ...], words: str
+) -> None:
+    (module,) = device.modules([device.source(KERNELS)], wordy=False)
+    arguments = (buffer(device, 64, "out"), *map(np.int32, numbers))
+    module.get_function(name)((1,), (4,), arguments)
+    with pytest.raises(DeviceFault, match="EMULATOR_WORDY=1 says which") as caught:
+        device.synchronize()
+    assert (caught.value.kind, caught.value.kernel) == ("undefined", name)
+    assert caught.value.line == line(words)
+
+
+def test_without_words_a_misaligned_slice_is_found(device: Device) -> None:
+    x, out = buffer(device, 64), buffer(device, 64, "out")
+    (module,) = device.modules([device.source(KERNELS)], wordy=False)
+    module.get_function("copies_four")((1,), (8,), (x.at(16), out.at(32)))
+    device.synchronize()
+    module.get_function("copies_four")((1,), (8,), (x.at(4), out))
+    with pytest.raises(DeviceFault) as caught:
+        device.synchronize()
+    assert (caught.value.kind, caught.value.line) == ("undefined", line("reinterpret_cast<float4*>(out)"))
 
 
 def test_assertion(device: Device) -> None:

@@ -3,6 +3,7 @@ several texts take little longer than one. What a launch is refused for shows wh
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,6 +13,8 @@ from tests.cuda_emulator.device import Device
 from tests.cuda_emulator.module import Function, Module
 
 __all__ = ["Together"]
+
+WORDY = os.environ.get("EMULATOR_WORDY") == "1"  # whether faults say which undefined behaviour they were
 
 
 class Together:
@@ -28,7 +31,7 @@ class Together:
     def compile(self) -> None:
         """All that waits."""
         waiting, self.waiting = self.waiting, []
-        modules = self.device.modules([self.device.source(later.text) for later in waiting])
+        modules = self.device.modules([self.device.source(later.text) for later in waiting], WORDY)
         for later, module in zip(waiting, modules, strict=True):
             later.compiled = module
 

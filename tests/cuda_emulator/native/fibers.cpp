@@ -139,13 +139,20 @@ void run_blocks() {
 
 // Every load and store of a kernel is checked before it happens (accesses.cpp). This catches what is left: a stack
 // that ran over, an address that a library function used.
+// Where a module was compiled without words, undefined behaviour comes here too.
 void on_signal(int number, siginfo_t* information, void*) {
-    std::snprintf(report.kind, sizeof report.kind, "signal");
-    std::snprintf(report.message, sizeof report.message, "%s at address %p (a stack that ran over, or a wild pointer)",
-                  strsignal(number), information->si_addr);
+    const bool is_undefined = number == SIGILL;
+    std::snprintf(report.kind, sizeof report.kind, is_undefined ? "undefined" : "signal");
+    if (is_undefined)
+        std::snprintf(report.message, sizeof report.message,
+                      "an overflow, a division by zero, a shift by too many bits, an access that is misaligned or by a "
+                      "null pointer, or an index outside of an array (EMULATOR_WORDY=1 says which)");
+    else
+        std::snprintf(report.message, sizeof report.message, "%s at address %p (a stack that ran over, or a wild pointer)",
+                      strsignal(number), information->si_addr);
     report.thread = threadIdx;
     report.block = blockIdx;
-    report.place = nullptr;
+    report.place = is_undefined ? static_cast<char*>(information->si_addr) + 1 : nullptr;  // as where a call returns
     report.site = {nullptr, 0};
     leave();
 }
