@@ -99,6 +99,7 @@ class Device:
         self.watch_warps = watch_warps
         self.counts = Counts()
         self.addresses: set[int] = set()  # of live buffers
+        self.nbytes = 0  # that they have together
         weakref.finalize(self, free_all, self.addresses)
         self.schedule = Schedule(seed)
         self.default_stream = Stream(self.schedule, "the default stream")

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["Buffer", "Slice"]
 
 MOST_BUFFERS = 4096  # from which on a device does not wait until it is waited for: each takes three maps of the host's
+MOST_BYTES = 1 << 30  # of all buffers, from which on it does not wait either: the host has no more than it has
 
 
 class Buffer:
@@ -25,7 +26,8 @@ class Buffer:
     def __init__(self, device: Device, nbytes: int, name: str) -> None:
         if nbytes < 0:
             raise ValueError(f"a buffer has 0 or more bytes, got {nbytes}")
-        if len(device.addresses) > MOST_BUFFERS:  # a device gets on with its work, and what waits to be freed is
+        # A device gets on with its work, and what waits to be freed is.
+        if len(device.addresses) > MOST_BUFFERS or device.nbytes + nbytes > MOST_BYTES:
             device.schedule.run(lambda: False)
         address = runtime().emulator_allocate(nbytes, name.encode())
         if not address:
@@ -39,6 +41,7 @@ class Buffer:
         self.stream = device.current_stream
         self.is_of_graphs = False  # launched on other streams than the one it was allocated on
         device.addresses.add(address)
+        device.nbytes += nbytes
 
     def __del__(self, is_ending: Callable[[], bool] = sys.is_finalizing) -> None:
         if getattr(self, "freed", True) is False and not is_ending():
@@ -71,6 +74,7 @@ class Buffer:
         if not self.freed:
             self.freed = True
             self.device.addresses.discard(self.address)
+            self.device.nbytes -= self.nbytes
             runtime().emulator_free(self.address)
 
     def release(self) -> None:

@@ -7,6 +7,7 @@ import gc
 import numpy as np
 import pytest
 
+from tests.cuda_emulator import memory
 from tests.cuda_emulator.device import Device
 from tests.cuda_emulator.faults import DeviceFault
 from tests.cuda_emulator.memory import Buffer
@@ -138,3 +139,14 @@ def test_what_waits_for_dropped_work_is_told_so() -> None:
         device.synchronize()
     assert caught.value.kind == "deadlock"
     device.synchronize()  # nothing is left
+
+
+def test_what_waits_to_be_freed_does_not_grow_without_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "MOST_BYTES", 10_000)
+    device = Device()
+    most = 0
+    for _ in range(50):
+        device.alloc(1000).release()
+        most = max(most, device.nbytes)
+    assert most <= 10_000
+    assert not device.counts.synchronizations
