@@ -9,7 +9,7 @@ from typing import Any
 from gradtape.runtime.control import is_staged, is_symbolic
 from gradtape.runtime.variable import Variable
 
-# What a built-in function is of tensors without a value: the floor that has the functions puts them here.
+# What a built-in function is of tensors without values: the floor that has the functions puts them here.
 OF_TENSORS: dict[Any, Callable[..., Any]] = {}
 
 IN_CONTEXT = {
@@ -29,9 +29,16 @@ def called(
         return getattr(library.builtins, SCOPES[f])(scope)
     if f in (map, filter):
         return f(callback(args[0]), *args[1:], **kwargs)
-    if f in OF_TENSORS and any(map(is_traced, args)):
-        return OF_TENSORS[f](*args, **kwargs)
     return f(*args, **kwargs)
+
+
+def of_tensors(f: Any, args: tuple[Any, ...]) -> Callable[..., Any] | None:
+    """What is called instead of a built-in function where an argument has no value; None: the function itself."""
+    if not any(is_traced(x) for x in args if not isinstance(x, list | tuple)):
+        return None
+    if f is len and args[0].shape.rank and args[0].shape[0] is not None:
+        return None
+    return OF_TENSORS.get(f)
 
 
 def is_traced(x: Any) -> bool:

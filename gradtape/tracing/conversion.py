@@ -67,6 +67,8 @@ def converted_call(
         return converted_call(f.func, (*f.args, *args), {**f.keywords, **kwargs}, caller_fn_scope)
     library = loaded()
     if library.is_builtin(f):
+        if (of_tensors := builtins.of_tensors(f, args)) is not None:
+            return _called(of_tensors, args, kwargs)
         return builtins.called(f, args, kwargs, library, caller_fn_scope, callback)
     if inspect.isclass(f) or _is_foreign(f) or library.is_unsupported(f) or library.is_allowed(f):
         return f(*args, **kwargs)

@@ -126,6 +126,14 @@ def callbacks(x: Any, n: Any) -> Any:
     return tf.reduce_sum(tf.map_fn(lambda r: r * r if r > 0 else -r, tf.stack([x, -x])))
 
 
+def over_pythons_range(x: Any, n: Any) -> Any:
+    total = x * 0.0
+    for i in range(1, n + 1):
+        for _ in range(i):
+            total = total * x + tf.cast(i, x.dtype)
+    return total * sorted(tf.stack([x, x * 2.0]))[0]
+
+
 PROGRAMS: list[Callable[[Any, Any], Any]] = [
     branch,
     early_return,
@@ -139,6 +147,7 @@ PROGRAMS: list[Callable[[Any, Any], Any]] = [
     returning_from_a_loop,
     python_loop_that_breaks,
     loops_in_loops,
+    over_pythons_range,
     calls,
     callbacks,
 ]

@@ -305,3 +305,24 @@ def test_elementwise_functions_need_no_conversion() -> None:
         for values in SHAPES:
             np.testing.assert_allclose(f(tf.constant(values)).numpy(), np.sin(values) * 2 + [1, -1], 1e-6)
     assert f.experimental_get_tracing_count() == 1
+
+
+def test_pythons_functions_of_tensors_without_values() -> None:
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.float32), tf.TensorSpec([], tf.float32)])
+    def f(x: Any, y: Any) -> Any:
+        total = 0.0
+        for i in range(len(x)):
+            total += x[i] * float(i)
+        return total, len(x), int(y), sorted(x, reverse=True)
+
+    for values in ([1.0, 3.0, 2.0], [5.0, 7.0]):
+        total, size, whole, ordered = f(values, -2.75)
+        assert float(total) == np.dot(values, np.arange(len(values)))
+        assert (int(size), int(whole), whole.dtype) == (len(values), -2, tf.int32)
+        assert ordered.numpy().tolist() == sorted(values, reverse=True)
+    assert f.experimental_get_tracing_count() == 1
+
+
+def test_a_scalar_without_a_value_has_no_length() -> None:
+    with pytest.raises(ValueError, match="`len` wants a tensor with dimensions"):
+        tf.function(lambda x: len(x))(tf.constant(1.0))
