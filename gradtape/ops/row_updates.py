@@ -40,7 +40,7 @@ def _infer(x: Aval, row: Aval, at: Aval, **params: Any) -> Sequence[Aval]:
     return [x]
 
 
-def _value(xp: Any, x: Any, row: Any, at: Any, blank: bool, over: bool) -> Any:
+def _value(xp: Any, x: Any, row: Any, at: Any, over: bool) -> Any:
     position = int(at)
     if not 0 <= position < len(x):
         raise InvalidArgumentError(f"`set_row` index {position} is not in [0, {len(x)}).")
@@ -50,27 +50,25 @@ def _value(xp: Any, x: Any, row: Any, at: Any, blank: bool, over: bool) -> Any:
 
 
 def _vjp(node: Node, g: Value) -> Sequence[Value | None]:
-    """Where nothing stood that anybody reads, its cotangent may be anything."""
     _, row, at = node.inputs
-    below = g if node.step.params["blank"] else set_row(g, constant(0, g.aval.dtype, row.aval.dims), at)
+    below = set_row(g, constant(0, g.aval.dtype, row.aval.dims), at)
     return [below, emit("gather", g, at, axis=0, batch_dims=0), None]
 
 
 def _moves(node: Node) -> list[list[Move]]:
-    """All other rows stay, which for zeros are all of them."""
+    """All other rows stay."""
     (x, _, at), n = node.inputs, node.inputs[0].aval.dims[0]
     placed: list[Move] = [Reshape((1, *x.aval.dims[1:])), Scatter(0, flat(at), n)]
-    if node.step.params["blank"] or not n:
-        return [[], placed]
-    line = emit("positions", value=Index(np.arange(n - 1)))
+    count = max(0, n - 1)
+    line = emit("positions", value=Index(np.arange(count)))
     wide = at if at.aval.dtype is int64 else emit("cast", at, dtype=int64)
     others = emit("add", line, emit("cast", emit("greater_equal", line, wide), dtype=int64))
-    return [[Gather(0, others, n - 1), Scatter(0, others, n)], placed]
+    return [[Gather(0, others, count), Scatter(0, others, n)], placed]
 
 
-def set_row(x: Value, row: Value, at: Value, blank: bool = False) -> Value:
-    """The node that replaces a row. `blank`: nothing stood there, so that no cotangent is cleared."""
-    return emit("set_row", x, row, at, blank=blank, over=False)
+def set_row(x: Value, row: Value, at: Value) -> Value:
+    """The node that replaces a row."""
+    return emit("set_row", x, row, at, over=False)
 
 
 def is_of_one_row(node: Node, ops: tuple[Opaque, ...]) -> bool:
@@ -94,7 +92,7 @@ def in_place(step: Step) -> Step:
     return SET_ROW.bind(**step.params | {"over": True})
 
 
-_PARAMS = {"blank": False, "over": False}
+_PARAMS = {"over": False}
 SET_ROW = Opaque(
     "set_row",
     _value,

@@ -61,7 +61,7 @@ def _placed(program: ChunkProgram, recorder: Recorder, target: Any, source: Any,
         k, found = now
         begin = binary(MULTIPLY.bind(), unary(CAST.bind(dtype=int64), k), convert(count, int64))
         block = _chunk(program, recorder, count, unary(RESHAPE.bind(shape=(1,)), begin))
-        new: Tensor = execute(SET_ROW.bind(blank=False, over=False), (found, block, k))
+        new: Tensor = execute(SET_ROW.bind(over=False), (found, block, k))
         return [binary(ADD.bind(), k, convert(1)), new]
 
     start = unary(BROADCAST_TO.bind(shape=(rounds, count, *rest, *of)), convert(0, dtype))

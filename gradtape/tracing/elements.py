@@ -23,7 +23,7 @@ from gradtape.runtime.tensor import SymbolicTensor, SymbolicTensorError, Tensor
 from gradtape.runtime.trace import function_tracer
 from gradtape.runtime.variable import Variable
 
-_SET = SET_ROW.bind(blank=False, over=False)
+_SET = SET_ROW.bind(over=False)
 
 
 class Elements:

@@ -45,7 +45,7 @@ def _scatter_add(operands: Sequence[Any], result: Places, shape: Places, axis: i
     return out
 
 
-def _set_row(operands: Sequence[Any], shape: Places, blank: bool, over: bool) -> Any:
+def _set_row(operands: Sequence[Any], shape: Places, over: bool) -> Any:
     x, row, position = operands
     out = _zeros(shape)
     for at in np.ndindex(*shape):

@@ -83,7 +83,7 @@ def scatter_add(cuda: Cuda, g: Array, indices: Array, shape: Sizes, axis: int, b
 
 
 @as_given(2)
-def set_row(cuda: Cuda, x: Array, row: Array, at: Array, blank: bool, over: bool) -> Array:
+def set_row(cuda: Cuda, x: Array, row: Array, at: Array, over: bool) -> Array:
     """What is written at a position is the sum of one row."""
     out = x if over else cuda.xp.array(x)
     return _scattered(cuda, "sum", row, at, out, 0, 0)
