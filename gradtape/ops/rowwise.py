@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from gradtape.ir.aval import Aval
 from gradtape.ir.errors import InvalidArgumentError
 from gradtape.ir.graph import Node, Value
@@ -190,7 +192,18 @@ def _sparse(labels: Value, logits: Value) -> Value:
     axis = _last(logits)
     rows = emit("gather", logits, _per_row(labels), axis=axis, batch_dims=axis)
     picked = emit("reshape", rows, shape=labels.aval.shape)
-    return emit("subtract", emit("reduce_logsumexp", logits, axes=(axis,), keepdims=False), picked)
+    loss = emit("subtract", emit("reduce_logsumexp", logits, axes=(axis,), keepdims=False), picked)
+    return emit("multiply", loss, _of_classes(labels, logits))
+
+
+def _of_classes(labels: Value, logits: Value) -> Value:
+    """1 for labels that are classes and NaN for others, of which a device does not say that they are none."""
+    dtype, shape = labels.aval.dtype, logits.aval.shape
+    classes = None if shape is None else shape[-1]  # known whenever it runs
+    is_class = emit("greater_equal", labels, constant(0, dtype))
+    if classes is not None and classes <= dtype.max:
+        is_class = emit("logical_and", is_class, emit("less", labels, constant(classes, dtype)))
+    return emit("select", is_class, constant(1, logits.aval.dtype), constant(math.nan, logits.aval.dtype))
 
 
 def _sparse_vjp(node: Node, g: Value) -> list[Value | None]:
@@ -201,7 +214,7 @@ def _sparse_vjp(node: Node, g: Value) -> list[Value | None]:
     place = labels if labels.aval.dtype is classes.aval.dtype else emit("cast", labels, dtype=classes.aval.dtype)
     hit = emit("cast", emit("equal", _per_row(place), classes), dtype=logits.aval.dtype)
     slope = emit("subtract", emit("softmax", logits, axis=axis), hit)
-    return [None, emit("multiply", _per_row(g), slope)]
+    return [None, emit("multiply", _per_row(emit("multiply", g, _of_classes(labels, logits))), slope)]
 
 
 SPARSE_CROSS_ENTROPY = Composite(

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import gradtape as tf
+from gradtape.runtime.devices import is_on_device
 from tests.keras import references as r
 
 L = tf.keras.losses
@@ -160,3 +161,32 @@ def test_losses_by_name() -> None:
     assert L.get("mse") is L.mean_squared_error and L.get(None) is None
     assert isinstance(L.get("BinaryCrossentropy"), L.BinaryCrossentropy)
     assert L.MeanSquaredError().name == "mean_squared_error" and L.Huber(name="h").name == "h"
+
+
+def test_labels_that_are_no_class_have_no_gradient_that_is_a_number() -> None:
+    """The gradient alone does not look at the labels; on a device, the loss does not either."""
+
+    @tf.function
+    def slopes(x: Any, labels: Any) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            loss = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=x)
+        return tape.gradient(loss, x)
+
+    x = tf.constant(np.arange(12.0, dtype=np.float32).reshape(4, 3) % 5)
+    for dtype in (tf.int32, tf.int64, tf.uint8):
+        labels = tf.constant([0, 3, 2, 200], dtype)
+        found = slopes(x, labels).numpy()
+        assert np.isnan(found[[1, 3]]).all() and np.isfinite(found[[0, 2]]).all()
+    assert np.isnan(slopes(x, tf.constant([0, -1, 2, 1])).numpy()[1]).all()
+
+
+@pytest.mark.parametrize("label", [-1, 3])
+def test_a_label_that_is_no_class(label: int) -> None:
+    logits, labels = tf.zeros([2, 3]), tf.constant([1, label])
+    if is_on_device(logits._array):
+        found = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits).numpy()
+        assert np.isfinite(found[0]) and np.isnan(found[1])
+    else:
+        with pytest.raises(tf.errors.InvalidArgumentError):
+            tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
