@@ -7,11 +7,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from gradtape.ir.errors import InvalidArgumentError
-from gradtape.runtime.control import is_symbolic
+from gradtape.runtime.control import LoopVariableError, is_symbolic
 from gradtape.runtime.convert import convert
 from gradtape.runtime.hosted import effect
 from gradtape.runtime.tensor import Tensor
 from gradtape.tracing import branching
+from gradtape.tracing.loop_options import raise_if_of_shape
 
 
 def cond(
@@ -157,7 +158,9 @@ def while_loop(
       cond: a function of the loop variables to a scalar bool.
       body: a function of the loop variables to new ones, in the same structure.
       loop_vars: a list or tuple (or another structure) of tensors.
-      shape_invariants, parallel_iterations, back_prop, swap_memory, name: accepted for compatibility.
+      shape_invariants: that they are given allows loop variables to change their shapes; a function that is traced and
+        whose loop does so runs as Python.
+      parallel_iterations, back_prop, swap_memory, name: accepted for compatibility.
       maximum_iterations: stop after so many rounds.
 
     Returns:
@@ -175,4 +178,9 @@ def while_loop(
     for what, f in (("cond", cond), ("body", body)):
         if not callable(f):
             raise TypeError(f"`while_loop` wants a function of the loop variables as `{what}`, got {f!r}.")
-    return branching.while_loop(cond, body, loop_vars, maximum_iterations)
+    try:
+        return branching.while_loop(cond, body, loop_vars, maximum_iterations)
+    except LoopVariableError as e:
+        if shape_invariants is not None:
+            raise_if_of_shape(e)
+        raise

@@ -226,11 +226,12 @@ def zeros_of_aval(a: Aval) -> Tensor:
 
 
 class LoopVariableError(TypeError, ValueError):
-    """An iteration gives a loop variable another dtype or shape. `at`: which one; `to`: what it becomes."""
+    """An iteration gives a loop variable another dtype, or (`of_shape`) another shape. `at`: which one; `to`: what it
+    becomes."""
 
-    def __init__(self, text: str, at: int, to: Aval) -> None:
+    def __init__(self, text: str, at: int, to: Aval, of_shape: bool = False) -> None:
         super().__init__(text)
-        self.at, self.to = at, to
+        self.at, self.to, self.of_shape = at, to, of_shape
 
 
 def _with_test_in_body(test: Block, body: Block, start: Sequence[Tensor], given: int) -> list[Tensor]:
@@ -274,4 +275,5 @@ def _check_invariant(start: Sequence[Tensor], new: Sequence[Tensor], names: Sequ
                 "traced. Begin with the shape that it will have.",
                 k,
                 y._aval,
+                of_shape=True,
             )

@@ -19,6 +19,7 @@ from gradtape.runtime.variable import Variable
 from gradtape.tracing.assertions import assert_stmt
 from gradtape.tracing.branching import cond, truth
 from gradtape.tracing.carried import Outgrown, settled, widened
+from gradtape.tracing.loop_options import Limited, Options, counted, inside
 from gradtape.tracing.open import Callback, OpenTracer, open_tracer
 from gradtape.tracing.state import Names, pair_up
 
@@ -163,7 +164,8 @@ def while_stmt(
             break
         if not probe[0]:
             return
-        body()
+        with inside(None):
+            body()
     _loop(lambda: _value(test()), body, get_state, set_state, symbol_names, opts)
 
 
@@ -174,6 +176,20 @@ def _loop(
     if (tracer := open_tracer()) is not None:
         _loop_open(tracer, test, body, get_state, set_state, names)
         return
+    before = tuple(get_state())
+    try:
+        with inside(Options(is_limited=False)):
+            _carried(test, body, get_state, set_state, names)
+    except Limited as e:
+        set_state(before)
+        with inside(Options(is_limited=True)):
+            _carried(*counted(test, body, get_state, set_state, e.most), (*names, "the number of rounds"))
+
+
+def _carried(
+    test: Callable[[], Any], body: Callable[[], Any], get_state: Get, set_state: Set, names: Sequence[str]
+) -> None:
+    """The loop, whose names take other types where they have to."""
     state = Names(names, LIBRARY[0], get_state())
     while True:
         try:
@@ -235,12 +251,14 @@ def _for_python(
     """Python's loop; after a `break` that depends on a tensor what is left are branches."""
     for target in iter_:
         goes_on = True if extra_test is None else _value(extra_test())
-        if control.is_symbolic(goes_on):
-            if_stmt(goes_on, lambda t=target: body(t), lambda: None, get_state, set_state, names, len(names))  # type: ignore[misc]
-        elif goes_on:
-            body(target)
-        else:
-            break
+        with inside(None):
+            if control.is_symbolic(goes_on):
+                step = functools.partial(body, target)
+                if_stmt(goes_on, step, lambda: None, get_state, set_state, names, len(names))
+            elif goes_on:
+                body(target)
+            else:
+                break
 
 
 def _for_tensor(

@@ -58,16 +58,3 @@ def do_not_convert(func: Callable[..., Any] | None = None) -> Any:
             return func(*args, **kwargs)
 
     return marked(as_written)
-
-
-def set_loop_options(
-    parallel_iterations: Any = None,
-    swap_memory: Any = None,
-    maximum_iterations: Any = None,
-    shape_invariants: Any = None,
-) -> None:
-    """Accepted in a loop's first lines for compatibility: what a loop carries keeps its shape.
-
-    >>> import gradtape as tf
-    >>> tf.autograph.experimental.set_loop_options(parallel_iterations=1)
-    """

@@ -289,7 +289,7 @@ def test_errors_say_where() -> None:
         return a + b
 
     def number(x: Any) -> Any:
-        return float(x[0])
+        return complex(x[0])
 
     def array(x: Any) -> Any:
         return np.sin(x)
