@@ -428,8 +428,10 @@ def _restored(array: Any, made: Aval) -> EagerTensor:
 
 
 def array_text(t: Tensor) -> str:
-    """The value as TensorFlow's repr shows it: a bare number for scalars, else NumPy's repr."""
+    """The value as TensorFlow's repr shows it: a bare number for scalars, else NumPy's repr; more than one line begin
+    on a line of their own."""
     value = t._copied()
     if t.shape.rank:
-        return ("\n" if value.ndim > 1 else "") + repr(value)
+        text = repr(value)
+        return "\n" + text if "\n" in text else text
     return repr(value) if isinstance(value, bytes) else str(value)

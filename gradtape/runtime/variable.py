@@ -410,7 +410,7 @@ class Variable(Operators):
             return f"<tf.Variable '{self.name}' shape={shape_text(self._aval.shape)} dtype={self.dtype.name}>"
         return (
             f"<tf.Variable '{self.name}' shape={shape_text(self._aval.shape)} dtype={self.dtype.name}, "
-            f"numpy={array_text(self._now()).lstrip(chr(10)) if self.ndim < 2 else array_text(self._now())}>"
+            f"numpy={array_text(self._now())}>"
         )
 
     def __deepcopy__(self, memo: Any) -> Variable:

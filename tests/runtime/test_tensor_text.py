@@ -44,6 +44,18 @@ PRINTED: list[tuple[Any, str, str]] = [
         "tf.Tensor(\n[[1. 2.]\n [3. 4.]], shape=(2, 2), dtype=float32)",
     ),
     (
+        [[1.0, 2.0]],
+        "<tf.Tensor: shape=(1, 2), dtype=float32, numpy=array([[1., 2.]], dtype=float32)>",
+        "tf.Tensor([[1. 2.]], shape=(1, 2), dtype=float32)",
+    ),
+    (
+        list(range(20)),
+        "<tf.Tensor: shape=(20,), dtype=int32, numpy=\n"
+        "array([ 0,  1,  2,  3,  4,  5,  6,  7,  8,  9, 10, 11, 12, 13, 14, 15, 16,\n"
+        "       17, 18, 19], dtype=int32)>",
+        "tf.Tensor([ 0  1  2  3  4  5  6  7  8  9 10 11 12 13 14 15 16 17 18 19], shape=(20,), dtype=int32)",
+    ),
+    (
         np.zeros((2, 0)),
         "<tf.Tensor: shape=(2, 0), dtype=float64, numpy=array([], shape=(2, 0), dtype=float64)>",
         "tf.Tensor([], shape=(2, 0), dtype=float64)",
@@ -54,7 +66,7 @@ PRINTED: list[tuple[Any, str, str]] = [
 @pytest.mark.parametrize(("value", "shown", "printed"), PRINTED, ids=[repr(v) for v, _, _ in PRINTED])
 def test_repr_and_str(value: Any, shown: str, printed: str) -> None:
     x = tf.constant(value)
-    assert repr(x).replace("numpy=\narray([], shape", "numpy=array([], shape") == shown
+    assert repr(x) == shown
     assert str(x) == printed
 
 
@@ -80,8 +92,6 @@ def test_variables() -> None:
     assert repr(v) == "<tf.Variable 'w:0' shape=(2,) dtype=float32, numpy=array([1., 2.], dtype=float32)>"
     assert repr(tf.Variable(3.0, name="s")) == "<tf.Variable 's:0' shape=() dtype=float32, numpy=3.0>"
     assert repr(tf.Variable([[1]], name="m")) == (
-        "<tf.Variable 'm:0' shape=(1, 1) dtype=int32, numpy=\narray([[1]], dtype=int32)>"
-    ) or repr(tf.Variable([[1]], name="m")) == (
         "<tf.Variable 'm:0' shape=(1, 1) dtype=int32, numpy=array([[1]], dtype=int32)>"
     )
 
