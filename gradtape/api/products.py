@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gradtape.api.creation import convert_to_tensor
 from gradtape.api.elementwise import cast
 from gradtape.ir.dtypes import int8, int32, uint8
 from gradtape.ir.errors import InvalidArgumentError
@@ -30,7 +31,8 @@ def matmul(
 
     Args:
       a: (..., m, k), or (..., k, m) with `transpose_a` or `adjoint_a`.
-      b: (..., k, n), or (..., n, k) with `transpose_b` or `adjoint_b`.
+      b: (..., k, n), or (..., n, k) with `transpose_b` or `adjoint_b`. Lists and arrays take the dtype of `a` if
+        they can.
       transpose_a, transpose_b: transpose an operand first.
       adjoint_a, adjoint_b: transpose and conjugate an operand first.
       output_type: the dtype of the result; for operands of int8 or uint8 it may be int32, in which they are then added.
@@ -45,7 +47,8 @@ def matmul(
     """
     if (transpose_a and adjoint_a) or (transpose_b and adjoint_b):
         raise ValueError("`matmul` takes one of transpose and adjoint for an operand, not both.")
-    x, y = convert(a), convert(b)
+    x = convert(a)
+    y = convert_to_tensor(b, dtype_hint=x.dtype)
     wanted = as_optional_dtype(output_type)
     if wanted is not None and wanted is not x._aval.dtype:
         if wanted is not int32 or not (_is_byte(x) and _is_byte(y)):

@@ -177,6 +177,15 @@ def test_integers(dtype: str) -> None:
         assert tf.nn.crelu(-a).numpy().tolist() == [0, 0, 0, 0, 3, 0, 7, 4]
 
 
+@pytest.mark.parametrize("b", [[[3], [4]], np.array([[3.0], [4.0]]), np.array([[3], [4]])], ids=repr)
+def test_the_second_matrix_takes_the_dtype_of_the_first(b: Any) -> None:
+    for a in ([[1.0, 2.0]], tf.constant([[1.0, 2.0]])):
+        found = tf.matmul(a, b)
+        assert (found.dtype, found.numpy().tolist()) == (tf.float32, [[11.0]])
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"int32.*float"):
+        tf.matmul([[1, 2]], [[1.5], [2.5]])
+
+
 def test_matmul_of_bytes_may_be_wide() -> None:
     a = np.full((1, 300), 100, "int8")
     assert tf.matmul(a, a, transpose_b=True, output_type=tf.int32).numpy().tolist() == [[3_000_000]]
