@@ -237,6 +237,7 @@ from gradtape.ir.dtypes import float16 as half
 from gradtape.ir.dtypes import float64 as double
 from gradtape.ir.errors import NotVectorizable
 from gradtape.ir.shapes import TensorShape
+from gradtape.keras import initializers, losses, optimizers
 from gradtape.kernel_ops import kernel_op
 from gradtape.module import Module
 from gradtape.overrides import RegisterGradient, gradient_override_map, no_gradient, override_gradient
@@ -367,6 +368,7 @@ __all__ = [
     "identity_n",
     "image",
     "init_scope",
+    "initializers",
     "int16",
     "int32",
     "int64",
@@ -384,6 +386,7 @@ __all__ = [
     "logical_and",
     "logical_not",
     "logical_or",
+    "losses",
     "map_fn",
     "math",
     "matmul",
@@ -401,6 +404,7 @@ __all__ = [
     "one_hot",
     "ones",
     "ones_like",
+    "optimizers",
     "override_gradient",
     "pad",
     "per_example_gradient_norms",

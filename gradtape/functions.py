@@ -18,6 +18,7 @@ from gradtape.ir.aval import Aval
 from gradtape.ir.bounded import Bounded
 from gradtape.ir.errors import UnknownShapeError
 from gradtape.runtime.convert import convert
+from gradtape.runtime.eagerness import EAGERNESS
 from gradtape.runtime.places import CONVERTED, is_own_file, place_at
 from gradtape.runtime.state import STATE, replaced_gradients
 from gradtape.runtime.tensor import EagerTensor, SymbolicTensorError, Tensor
@@ -89,6 +90,8 @@ class Function:
     # ------------------------------------------------------------------ calls
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if EAGERNESS.of_functions:
+            return self.python_function(*args, **kwargs)
         if STATE.overrides != self.scope and (elsewhere := self._elsewhere()) is not None:
             return elsewhere(*args, **kwargs)
         avals = tuple([x._aval for x in args if type(x) is EagerTensor])

@@ -1,19 +1,22 @@
-"""`tf.config`: which devices there are. Floor: api."""
+"""`tf.config`: which devices there are, and whether functions are traced. Floor: api."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 from gradtape.api import config_experimental as experimental
+from gradtape.runtime.eagerness import EAGERNESS
 from gradtape.runtime.placement import SOFT, names
 
 __all__ = [
     "LogicalDevice",
     "PhysicalDevice",
     "experimental",
+    "functions_run_eagerly",
     "get_soft_device_placement",
     "list_logical_devices",
     "list_physical_devices",
+    "run_functions_eagerly",
     "set_soft_device_placement",
 ]
 
@@ -77,3 +80,34 @@ def set_soft_device_placement(enabled: bool) -> None:
     >>> tf.config.set_soft_device_placement(True)
     """
     SOFT.placement = bool(enabled)
+
+
+def run_functions_eagerly(run_eagerly: bool) -> None:
+    """Have every `tf.function` call its Python function, with no trace: for debuggers and prints. Traces that are there
+    already wait until it is switched off.
+
+    >>> import gradtape as tf
+    >>> @tf.function
+    ... def f(x):
+    ...     print("Python")
+    ...     return x * 2.0
+    >>> tf.config.run_functions_eagerly(True)
+    >>> float(f(tf.constant(1.0))), float(f(tf.constant(2.0)))
+    Python
+    Python
+    (2.0, 4.0)
+    >>> tf.config.run_functions_eagerly(False)
+
+    Source: `tf.config.run_functions_eagerly` of TensorFlow 2.
+    """
+    EAGERNESS.of_functions = bool(run_eagerly)
+
+
+def functions_run_eagerly() -> bool:
+    """Whether functions call their Python functions, with no trace.
+
+    >>> import gradtape as tf
+    >>> tf.config.functions_run_eagerly()
+    False
+    """
+    return EAGERNESS.of_functions

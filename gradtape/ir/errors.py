@@ -50,6 +50,26 @@ class OutOfRangeError(OpError):
     """An index or an iteration went past the end."""
 
 
+class AbortedError(OpError):
+    """The operation was given up, as one of two that stood in each other's way."""
+
+
+class AlreadyExistsError(OpError):
+    """Something that was to be made exists."""
+
+
+class InternalError(OpError):
+    """Something that should always hold does not."""
+
+
+class PermissionDeniedError(OpError):
+    """The caller may not do this."""
+
+
+class UnknownError(OpError):
+    """An error of another system, of which no more is known."""
+
+
 class UnknownShapeError(ValueError):
     """A shape must be known, and is not."""
 
