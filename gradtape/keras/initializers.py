@@ -193,7 +193,7 @@ class VarianceScaling(_Random):
         by_name("`distribution`", _DISTRIBUTIONS, distribution)
 
     def draw(self, generator: np.random.Generator, dims: tuple[int, ...], dtype: Any) -> np.ndarray[Any, Any]:
-        deviation = math.sqrt(self.scale / max(1.0, _FANS[self.mode](*fans(dims))))
+        deviation = math.sqrt(self.scale / max(1.0, _FANS[self.mode](*_fans(dims))))
         return _DISTRIBUTIONS[self.distribution](generator, dims, dtype, deviation)
 
 
@@ -216,10 +216,10 @@ _DISTRIBUTIONS: dict[str, Callable[..., np.ndarray[Any, Any]]] = {
 }
 
 
-def fans(shape: Sequence[int]) -> tuple[int, int]:
+def _fans(shape: Sequence[int]) -> tuple[int, int]:
     """How many inputs and outputs a unit has: the last two axes of a kernel, times the axes of its window.
 
-    >>> fans((5,)), fans((4, 3)), fans((3, 3, 8, 16))
+    >>> _fans((5,)), _fans((4, 3)), _fans((3, 3, 8, 16))
     ((5, 5), (4, 3), (72, 144))
     """
     if len(shape) < 2:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import gradtape as tf
-from gradtape.keras.initializers import fans
+from gradtape.keras.initializers import _fans
 
 initializers, activations = tf.keras.initializers, tf.keras.activations
 SHAPE = (300, 500)
@@ -54,7 +54,9 @@ def test_seeds(name: str) -> None:
 
 
 def test_fans() -> None:
-    assert fans(()) == (1, 1) and fans((3,)) == (3, 3) and fans((3, 4)) == (3, 4) and fans((5, 5, 3, 4)) == (75, 100)
+    assert (
+        _fans(()) == (1, 1) and _fans((3,)) == (3, 3) and _fans((3, 4)) == (3, 4) and _fans((5, 5, 3, 4)) == (75, 100)
+    )
 
 
 def test_variance_scaling_modes() -> None:

@@ -190,3 +190,10 @@ def test_a_label_that_is_no_class(label: int) -> None:
     else:
         with pytest.raises(tf.errors.InvalidArgumentError):
             tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
+
+
+def test_losses_by_their_shorter_names() -> None:
+    found = tf.losses.binary_crossentropy([1.0, 0.0], [0.9, 0.2]).numpy()
+    np.testing.assert_allclose(found, -(np.log(0.9) + np.log(0.8)) / 2, 1e-5)
+    found = tf.losses.categorical_crossentropy([[0.0, 1.0]], [[0.3, 0.7]]).numpy()
+    np.testing.assert_allclose(found, [-np.log(0.7)], 1e-5)
