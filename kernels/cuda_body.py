@@ -32,6 +32,7 @@ class Body:
         self.raw: dict[int, str] = {}  # where elements that are read are at hand
         self.numbers: dict[tuple[str, DType], Any] = {}
         self.given: frozenset[str] | None = None  # the arrays that the kernel has, if not all of the job
+        self.staged: dict[int, str] = {}  # where elements that are read lie in the block's memory
         self.in_team = False  # whether what is the same for a round is read by one thread, which tells its team
         self.lines: list[str] = []
         self.depth = 1
@@ -174,6 +175,11 @@ class Body:
                 pack = f"k{k}_"
                 self.line(f"const auto {pack} = load<V>(k{k}, {found[k]});")
                 self.raw[k] = f"{pack}[0]" if self.is_fixed(k) else f"{pack}[j]"
+            elif k in self.staged and self.moves(k):
+                self.line(f"const auto k{k}_ = load<V>(k{k}, {self.staged[k]});")
+                self.raw[k] = f"k{k}_[j]"
+            elif k in self.staged:
+                self.raw[k] = f"k{k}[{self.staged[k]}]"
             elif e.op == "read":
                 access = self.cluster.reads[e.leaf].access
                 if self.is_along(access):
@@ -240,6 +246,13 @@ class Body:
 def _product(loops: Sequence[int]) -> str:
     text = " * ".join(f"n{k}" for k in loops)
     return text if len(loops) == 1 else f"({text})"
+
+
+def position(name: str, sizes: Sequence[str], j: int) -> str:
+    """The value of loop j of several with these sizes, outermost first, in the round that `name` counts."""
+    inner = sizes[j + 1 :]
+    text = name if not inner else f"{name} / {inner[0]}" if len(inner) == 1 else f"{name} / ({' * '.join(inner)})"
+    return f"{text} % {sizes[j]}" if j else text
 
 
 def stored(w: Write, value: str) -> str:

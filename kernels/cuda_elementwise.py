@@ -1,21 +1,26 @@
 """Jobs without reductions: each thread takes packs of neighbouring elements. Floor: kernels.
 
-A thread goes some rounds along a loop where operands are repeated, which it reads once, or lie the other way round."""
+A thread goes some rounds along a loop where operands are repeated, which it reads once, or lie the other way round.
+Where that reads too much again, since operands are repeated along several loops, blocks do tiles."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from gradtape.ir.cluster import Access, Cluster
-from gradtape.kernels.cuda_body import Body, flag, index_type
+from gradtape.kernels.cuda_body import Body, flag, index_type, position
 from gradtape.kernels.cuda_jobs import Job, accesses, bytes_once, size_of, span_of
 from gradtape.kernels.cuda_launch import Launch, Number
-from gradtape.kernels.cuda_teams import THREADS, width_of
+from gradtape.kernels.cuda_teams import THREADS, blocks_at_once, width_of
+from gradtape.kernels.cuda_tiles import Tiling, begin, numbers, tiling
 from gradtape.kernels.schedule import schedule
 
 MOST_BLOCKS = 1 << 20  # beyond, each thread takes several packs
 ENOUGH = 1 << 16  # threads, beyond which each goes several rounds along the loop of repeated operands
 MOST_ROUNDS = 16
+ROOM = 1.1  # of the bytes of operands and results, up to which threads need no tiles
+SMALL = 4096  # bytes of a job that is not worth tiles
 ROUNDS = 12  # of a thread for each that moves as many bytes as it reads for all of them
 
 
@@ -29,19 +34,30 @@ def elementwise(job: Job) -> tuple[str, Launch]:
     along = _strip_loop(job, vector)
     share = rounds_of(cluster, vector, width, along)
     share = max(share, min(packs // ENOUGH, MOST_ROUNDS)) if along is not None else share
-    grid = max(1, min(-(-packs // (THREADS * share)), MOST_BLOCKS))
+    whole = width if are_packs(job, vector, width) else 1
+    least = bytes_once(cluster, accesses(job))
+    tiles = None
+    if along is not None and least > SMALL and _moved(cluster, vector, whole, along, share) > ROOM * least:
+        tiles = tiling(cluster, vector, whole, least)
+    grid = -(-packs // (THREADS * share)) if tiles is None else tiles.count
+    grid = max(1, min(grid, MOST_BLOCKS))
     span = max(span_of(cluster, access) for _, access in accesses(job))
     body = Body(job, vector, index_type(max(size, span) + grid * THREADS * width))
     more = []
-    if len(cluster.loops) == 1 and width > 1 and along is None:
+    if tiles is not None:
+        _tiles(body, width, tiles)
+        more += [("packs", flag(whole > 1))] if width > 1 else []
+        more += numbers(body, tiles)
+    elif len(cluster.loops) == 1 and width > 1 and along is None:
         line(body, width, f"thread<{body.index.name}>()", f"threads<{body.index.name}>()")
     else:
         _grid(body, width, along)
-        more += [("packs", flag(are_packs(job, vector, width)))] if width > 1 else []
+        more += [("packs", flag(whole > 1))] if width > 1 else []
         more += [("share", Number(share, body.index))] if along is not None else []
     buffers = [(f"w{k}", b) for k, b in enumerate(job.writes)]
-    (text, name), arguments = body.finished(str(THREADS), buffers, more)
-    return text, Launch(name, grid, THREADS, 0, bytes_once(cluster, accesses(job)), arguments)
+    bounds = str(THREADS) if tiles is None else f"{THREADS}, {blocks_at_once(cluster)}"
+    (text, name), arguments = body.finished(bounds, buffers, more)
+    return text, Launch(name, grid, THREADS, 0 if tiles is None else tiles.shared, least, arguments)
 
 
 def rounds_of(cluster: Cluster, vector: int | None, width: int, along: int | None) -> int:
@@ -50,6 +66,16 @@ def rounds_of(cluster: Cluster, vector: int | None, width: int, along: int | Non
     once = sum(_bytes(a, vector, width) for a in accesses if not a.loops or along not in (None, *a.loops))
     each = sum(_bytes(a, vector, width) for a in accesses) - once
     return max(1, min(-(-ROUNDS * once // max(each, 1)), MOST_ROUNDS))
+
+
+def _moved(cluster: Cluster, vector: int | None, width: int, along: int, share: int) -> int:
+    """Bytes that threads move which go so many rounds along a loop."""
+    counts = [x.extent // width if k == vector else x.extent for k, x in enumerate(cluster.loops)]
+    packs = math.prod(counts)
+    strips = packs // counts[along] * -(-counts[along] // share)
+    reads = [r.access for r in cluster.reads if r.access.loops]
+    written = sum(size_of(cluster, w.access.loops) * w.access.dtype.size for w in cluster.writes)
+    return written + sum((packs if along in a.loops else strips) * _bytes(a, vector, width) for a in reads)
 
 
 def _bytes(access: Access, vector: int | None, width: int) -> int:
@@ -124,11 +150,11 @@ def _grid(body: Body, width: int, along: int | None) -> None:
     body.open(f"for ({index} u = thread<{index}>(); u < {' * '.join(sizes) or '1'}; u += threads<{index}>()) {{")
     top = len(body.lines)
     for j, k in enumerate(order):
-        position = _position(sizes, j)
+        at = position("u", sizes, j)
         if k == along:
-            body.line(f"const {index} strip = {position};")
+            body.line(f"const {index} strip = {at};")
         else:
-            body.line(f"const {index} i{k} = {_scaled(position, k == vector and width > 1)};")
+            body.line(f"const {index} i{k} = {_scaled(at, k == vector and width > 1)};")
     if along is None:
         _pack(body, range(len(body.cluster.code)))
     else:
@@ -138,15 +164,40 @@ def _grid(body: Body, width: int, along: int | None) -> None:
     close_lambda(body, width)
 
 
-def _position(sizes: Sequence[str], j: int) -> str:
-    """The value of loop j of several, outermost first, in round `u` of all."""
-    inner = sizes[j + 1 :]
-    text = "u" if not inner else f"u / {inner[0]}" if len(inner) == 1 else f"u / ({' * '.join(inner)})"
-    return f"{text} % {sizes[j]}" if j else text
-
-
 def _scaled(position: str, is_pack: bool) -> str:
     return f"{position} * V" if is_pack else position
+
+
+def _tiles(body: Body, width: int, tiles: Tiling) -> None:
+    """Tiles, each of which a block does before its next one."""
+    along, index = tiles.along, body.index.name
+    body.constants(set(range(len(body.cluster.code))))
+    body.line("extern __shared__ __align__(16) unsigned char kept[];")
+    open_lambda(body, width, "packs")
+    sizes = begin(body, tiles)
+    body.line(f"const {index} strips = (m{along} + share - 1) / share;")
+    sizes[along] = "strips"
+    body.open(f"for ({index} u = threadIdx.x; u < {' * '.join(sizes)}; u += {THREADS}) {{")
+    top = len(body.lines)
+    for k in range(len(sizes)):
+        at = position("u", sizes, k)
+        if k == along:
+            body.line(f"const {index} strip = {at};")
+        else:
+            body.line(f"const {index} i{k} = b{k} + {_scaled(at, k == body.vector)};")
+    dependences = body.cluster.dependences
+    fixed = [k for k in range(len(dependences)) if along not in dependences[k]]
+    body.load(fixed)
+    body.fixed(fixed)
+    body.line(f"const {index} last = strip * share + share < m{along} ? strip * share + share : m{along};")
+    body.open(f"for ({index} i{along} = b{along} + strip * share; i{along} < b{along} + last; ++i{along}) {{")
+    _pack(body, [k for k in range(len(dependences)) if k not in body.names and k not in body.raw])
+    body.close()
+    body.without_unused(top, range(len(sizes)))
+    body.close()
+    body.line("__syncthreads();")
+    body.close()
+    close_lambda(body, width)
 
 
 def _strip(body: Body, along: int, count: str, width: int) -> None:

@@ -11,12 +11,12 @@ from gradtape.kernels.cuda_elementwise import are_packs, close_lambda, open_lamb
 from gradtape.kernels.cuda_jobs import Job, Parts, accesses, allocated, bytes_once, size_of
 from gradtape.kernels.cuda_launch import Buffer, Launch, Number, Scratch
 from gradtape.kernels.cuda_teams import (
-    LONG_FORMULA,
     ROUNDS,
     THREADS,
     Layout,
     Sweep,
     aligned,
+    blocks_at_once,
     elements_of_lane,
     is_inside,
     kept_size,
@@ -83,8 +83,7 @@ class Rows:
 
     def _bounds(self) -> str:
         """Threads of a block, and how many blocks share a processor: so many that each thread has registers enough."""
-        long = self.cluster.work > LONG_FORMULA or any(e.dtype.size > 4 for e in self.cluster.code)
-        blocks = (2 if long else 4) * THREADS // self.team.threads
+        blocks = blocks_at_once(self.cluster) * THREADS // self.team.threads
         return f"{self.team.threads}, {blocks}" if self.team.threads >= THREADS else str(self.team.threads)
 
     def _parts(self) -> int:

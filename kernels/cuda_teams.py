@@ -175,6 +175,11 @@ def width_of(cluster: Cluster, vector: int | None) -> int:
     return min(16 // max(sizes), 8, 1 << (room.bit_length() - 1))
 
 
+def blocks_at_once(cluster: Cluster) -> int:
+    """How many blocks share a processor: so many that each thread has registers enough."""
+    return 2 if cluster.work > LONG_FORMULA or any(e.dtype.size > 4 for e in cluster.code) else 4
+
+
 def is_inside(job: Job, w: Write) -> bool:
     """Whether a write is done for elements, and not once a round."""
     reduced = job.cluster.reduced

@@ -64,12 +64,17 @@ def kernels(graph: Graph) -> list[Node]:
 
 # What gives no number of its operands' dtype, or is another test's matter: its length alone fills a kernel.
 NOT_JOINT = frozenset({"bitcast", "complex", "nextafter", "polygamma", "zeta"})
-LAYOUTS = ("plain", "broadcast", "transposed")
+LAYOUTS = ("plain", "broadcast", "transposed", "repeated")
 
 
 def joint(dtype: DType, layout: str = "plain", names: frozenset[str] | None = None) -> Graph:
     """The sum of all pointwise ops of two operands, or of some: few kernels that have every function in them."""
-    shapes = {"plain": ((64, 48), (64, 48)), "broadcast": ((64, 48), (48,)), "transposed": ((64, 48), (48, 64))}
+    shapes = {
+        "plain": ((64, 48), (64, 48)),
+        "broadcast": ((64, 48), (48,)),
+        "transposed": ((64, 48), (48, 64)),
+        "repeated": ((64, 1, 48), (1, 32, 48)),
+    }
     inputs = [Value(aval(shape, dtype)) for shape in shapes[layout]]
     x, y = inputs
     if layout == "transposed":

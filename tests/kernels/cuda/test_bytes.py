@@ -4,7 +4,9 @@ fits on the chip. A plan's own figures, and those of the documents, are what was
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
+import operator
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -204,6 +206,44 @@ def run(f: Callable[..., Any], shapes: Sequence[Shape], arch: str, shared: int) 
 def test_bytes_of_functions(f: Callable[..., Any], shapes: Sequence[Shape]) -> None:
     launches = [x for p in run(f, shapes, "sm_90", limits.SHARED_BY_OPT_IN["sm_90"]) for x in p.launches]
     assert len([x for x in launches if x.bytes >= SIGNIFICANT]) <= 2, launches
+
+
+# ------------------------------------------------------------------ operands that are repeated along several loops
+
+
+def together(*xs: Any) -> Any:
+    return tf.tanh(functools.reduce(operator.add, xs))
+
+
+REPEATED: dict[str, Sequence[Shape]] = {
+    "a column and a row": ((600, 1), (1, 700)),
+    "both, beside a matrix": ((300, 200), (300, 1), (1, 200)),
+    "a long column and a short row": ((2000, 1), (1, 5)),
+    "rows of two": ((30, 1, 100), (1, 40, 100)),
+    "rows of two, long": ((20, 1, 1000), (1, 30, 1000)),
+    "rows of two, beside all": ((30, 40, 100), (30, 1, 100), (1, 40, 100)),
+    "columns and rows of a batch": ((100, 32, 1), (100, 1, 32)),
+    "a number for each step, a row for each sequence": ((16, 100, 64), (1, 100, 1), (16, 1, 64)),
+    "masks of sequences and of positions": ((4, 8, 50, 50), (4, 1, 1, 50), (1, 1, 50, 50)),
+    "an axis of each": ((40, 1, 1), (1, 50, 1), (1, 1, 60)),
+    "two axes of each": ((10, 1, 20, 1), (1, 12, 1, 32)),
+    "channels, of each image too": ((16, 20, 20, 32), (32,), (16, 1, 1, 32)),
+}
+
+
+def test_bytes_of_operands_that_are_repeated() -> None:
+    """Every operand, every result once, or little more; along whichever loops operands are repeated."""
+    graphs = {name: drawn_for(together, shapes) for name, shapes in REPEATED.items()}
+    programs = {}
+    for name, (graph, _) in graphs.items():
+        (node,) = kernels(on_device(graph))
+        programs[name] = render_cuda(node.step.params["cluster"])
+    emulated = Emulated()
+    emulated.compile(list(programs.values()))
+    for name, (graph, arrays) in graphs.items():
+        (y,) = graph.outputs
+        (found,) = counted(emulated, programs[name], arrays, [(y.aval.dims, np.float32)])
+        assert_near(found, node_by_node(graph, arrays)[0], name)
 
 
 # ------------------------------------------------------------------ more shared memory, for kernels that ask

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from gradtape.backends.formula import HALF
 from gradtape.ir.aval import aval
 from gradtape.ir.cluster import Access, Cluster, Loop, Operation, Read, Write
-from gradtape.ir.dtypes import DType, bool_, float32, float64, int8, int32, int64, uint8
+from gradtape.ir.dtypes import DType, bool_, complex64, float16, float32, float64, int8, int32, int64, uint8
 from gradtape.ir.graph import Graph, Value
-from gradtape.kernels import cuda_body, cuda_elementwise, cuda_rows, cuda_stages, cuda_teams
+from gradtape.kernels import cuda_body, cuda_elementwise, cuda_rows, cuda_stages, cuda_teams, cuda_tiles
 from gradtape.kernels.cuda_launch import CudaProgram
 from gradtape.kernels.cuda_render import render_cuda
 from gradtape.kernels.cuda_spelling import spells_cuda
@@ -229,11 +229,13 @@ def test_single_graphs(emulated: Emulated, make: Callable[[], Graph]) -> None:
     compare(emulated, graph, drawn_for(graph), make.__name__)
 
 
+TILES = [(cuda_tiles, "ROW", 8), (cuda_tiles, "LEAST_ELEMENTS", 16), (cuda_tiles, "ENOUGH", 10.0)]
 # Sizes from which other ways are taken, so small that the smallest graphs take them.
 SMALL = {
     "in parts": [(cuda_teams, "LANE", 1), (cuda_stages, "LONG", 2), (cuda_stages, "fits_on_chip", lambda *_: False)],
     "one round of a block": [(m, "ROUNDS", 1) for m in (cuda_rows, cuda_stages, cuda_teams)],
     "in strips": [(cuda_elementwise, "ENOUGH", 2), (cuda_rows, "CARRIED", 2), (cuda_rows, "CARRYING", 2)],
+    "in tiles": [(cuda_elementwise, "ROOM", 0), (cuda_elementwise, "SMALL", 0), *TILES],
     "by warps": [(cuda_teams, "MANY_ROUNDS", 0), (cuda_teams, "THREADS", 32), (cuda_teams, "WARP", 4)],
     "few blocks": [(cuda_rows, "MOST_BLOCKS", 1), (cuda_elementwise, "MOST_BLOCKS", 1), (cuda_body, "LONG", 1)],
     "nothing on the chip": [(cuda_teams, "ROOM", 0)],
@@ -301,6 +303,24 @@ def test_operands_that_are_not_aligned(emulated: Emulated, name: str) -> None:
     assert not sum(t.wide_reads for t in first.traffic.values())
     for a, b in zip(moved, straight, strict=True):
         assert_near(a, b, name)
+
+
+@pytest.mark.parametrize("dtype", [float32, float64, float16, int8, complex64], ids=str)
+def test_tiles(emulated: Emulated, monkeypatch: pytest.MonkeyPatch, dtype: DType) -> None:
+    """Operands that are repeated along several loops, in tiles of which some are cut off, and with places that are not
+    aligned; one operand lies the other way round, one has a number for each row."""
+    for name, value in (("ROW", 8), ("LEAST_ELEMENTS", 400), ("MOST_ELEMENTS", 1000)):
+        monkeypatch.setattr(cuda_tiles, name, value)
+    x, y, z, row = given_of((13, 1, 24), (1, 11, 24), (24, 13, 1), (13, 1, 1), dtype=dtype)
+    total = emit("add", emit("multiply", x, y), emit("transpose", z, perm=(1, 2, 0)))
+    graph = Graph([x, y, z, row], [emit("multiply", total, row)])
+    (program,) = programs(graph)
+    assert "tiles0" in program.text and program.launches[0].grid > 2 and program.launches[0].shared
+    arrays = [a * 9 for a in drawn(graph)] if dtype is int8 else drawn(graph)
+    outputs = [(v.aval.dims, v.aval.dtype.numpy_dtype) for v in graph.outputs]
+    for offset in (0, dtype.size):
+        (found,) = emulated.run(program, arrays, outputs, offset=offset)
+        assert_near(found, node_by_node(graph, arrays)[0], (dtype, offset), 100)
 
 
 @pytest.mark.parametrize("name", ["rows", "columns", "sinks"])
