@@ -6,14 +6,16 @@ one that names the others, under names never used before; it comes last, and wha
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import hashlib
 import io
 import json
 import os
 import secrets
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from gradtape.saving.damage import Damaged, fields
@@ -24,10 +26,25 @@ try:
 except ImportError:  # where the system has none
     fcntl = None  # type: ignore[assignment]
 
+KEPT = () if fcntl is not None else (PermissionError,)  # raised where nobody removes a file that is being written
 SAVING = threading.RLock()
 MAX_JSON = 1 << 31  # bytes
 PART = ".part"  # at the end of names of files that are being written
-STEP = 1 << 24  # bytes after which what was written is brought to the disk while more is written
+LARGE = 1 << 24  # bytes of a file whose room is given back aside
+STEP = 1 << 22  # bytes after which the disk begins to take what was written, while more is
+
+
+def _of_linux(name: str, *types: Any) -> Callable[..., int] | None:
+    """A function of the system that Python has no name for; None where the system is another one."""
+    found = getattr(ctypes.CDLL(None), name, None) if sys.platform == "linux" and sys.maxsize > 1 << 32 else None
+    if found is not None:
+        found.argtypes = types
+    return found
+
+
+TRANSFER = _of_linux("sync_file_range", ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
+START = 2  # what it is to do: begin, and not wait
+RESERVE = _of_linux("fallocate", ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
 
 
 class Settling(io.FileIO):
@@ -35,37 +52,45 @@ class Settling(io.FileIO):
 
     def __init__(self, path: str) -> None:
         super().__init__(path, "x")
-        self._fresh = 0  # bytes written since the disk was last asked to take them
+        self._written = self._begun = 0  # bytes before which all is there, and those that the disk was told to take
         self._aside: ThreadPoolExecutor | None = None
-        self._asked: Future[None] | None = None
 
     def write(self, data: Any) -> int:
         view = memoryview(data).cast("B")
         done = 0
         while done < len(view):  # one call of the system may take a part
             done += super().write(view[done : done + STEP])
-            self._ask(done)
+            self._begin(self.tell() // STEP * STEP)
         return done
 
-    def _ask(self, more: int) -> None:
-        self._fresh += more
-        if self._fresh < STEP or (self._asked is not None and not self._asked.done()):
+    def _begin(self, end: int) -> None:
+        """Have the disk take what lies before a place, in whole steps, while more is written."""
+        if end <= self._written or TRANSFER is None:
             return
         if self._aside is None:
             self._aside = ThreadPoolExecutor(1, "gradtape-settling")
-        if self._asked is not None:
-            self._asked.result()  # an error of the disk
-        self._asked, self._fresh = self._aside.submit(os.fsync, self.fileno()), 0
+        self._written = end
+        self._aside.submit(self._transfer)
+
+    def _transfer(self) -> None:
+        """Begin with all that was written since; what goes wrong is told by `settle`."""
+        begin, self._begun = self._begun, self._written
+        if begin < self._begun and TRANSFER is not None:
+            TRANSFER(self.fileno(), begin, self._begun - begin, START)
+
+    def reserve(self, size: int) -> None:
+        """Take room for so many bytes at once, which costs less than step by step. Where the system cannot, it is taken
+        when they are written; where there is none, that is told then."""
+        if RESERVE is not None and size > STEP:
+            RESERVE(self.fileno(), 0, 0, size)
 
     def settle(self) -> None:
         """Wait until all is on the disk."""
-        if self._asked is not None:
-            self._asked.result()
         os.fsync(self.fileno())
 
     def close(self) -> None:
         if self._aside is not None:
-            self._aside.shutdown()  # nobody else may get the number of the file before
+            self._aside.shutdown(cancel_futures=True)  # nobody else may get the number of the file before
             self._aside = None
         super().close()
 
@@ -83,10 +108,48 @@ def whole(path: str) -> Iterator[Settling]:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(part)
         raise
-    _settle(os.path.dirname(path) or ".")
+    settle(os.path.dirname(path) or ".")
 
 
-def _settle(folder: str) -> None:
+@contextlib.contextmanager
+def new(folder: str, name: str) -> Iterator[Settling]:
+    """A file of a name that was never used, and that nothing mentions yet. It is gone when the block does not end well;
+    until it is closed, others that save in the folder leave it there."""
+    path = os.path.join(folder, name)
+    with turn(folder):
+        file = Settling(path)
+        if fcntl is not None:
+            fcntl.flock(file.fileno(), fcntl.LOCK_EX)
+    try:
+        with file:
+            yield file
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+        raise
+
+
+@contextlib.contextmanager
+def made(folder: str) -> Iterator[None]:
+    """A block for which a folder is made, if there is none; then it is gone when the block does not end well."""
+    missing = []
+    path = os.path.abspath(folder)
+    while not os.path.isdir(path):
+        missing.append(path)
+        path = os.path.dirname(path)
+    os.makedirs(folder, exist_ok=True)
+    try:
+        for path in missing:
+            settle(os.path.dirname(path))
+        yield
+    except BaseException:
+        with contextlib.suppress(OSError):  # somebody has put something there
+            for path in missing:
+                os.rmdir(path)
+        raise
+
+
+def settle(folder: str) -> None:
     """Bring the names in a folder to the disk."""
     handle = os.open(folder, os.O_RDONLY)
     try:
@@ -111,17 +174,31 @@ def turn(folder: str) -> Iterator[None]:
 
 
 def sweep(folder: str, is_ours: Callable[[str], bool], kept: Iterable[str]) -> None:
-    """Remove files that a save left behind: those of ours but the ones that are named."""
+    """Remove files that a save left behind: those of ours but the ones that are named, or are being written."""
     wanted = set(kept)
     for name in os.listdir(folder):
-        if name not in wanted and is_ours(name):
-            remove(os.path.join(folder, name))
+        path = os.path.join(folder, name)
+        if name not in wanted and is_ours(name) and not _is_being_written(path):
+            with contextlib.suppress(*KEPT):
+                remove(path)
+
+
+def _is_being_written(path: str) -> bool:
+    """Whether a file that `new` made is not closed yet."""
+    if fcntl is None:
+        return False  # the system does not let it be removed
+    with contextlib.suppress(FileNotFoundError), open(path, "rb") as file:  # who made it may have removed it
+        try:
+            fcntl.flock(file.fileno(), fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
 
 
 def remove(path: str) -> None:
     """Remove a file, if it is there. A large one gives its room back aside, which takes the system a while."""
     with contextlib.suppress(FileNotFoundError):
-        large = fcntl is not None and os.path.getsize(path) > STEP  # elsewhere, nobody removes what is open
+        large = fcntl is not None and os.path.getsize(path) > LARGE  # elsewhere, nobody removes what is open
         handle = os.open(path, os.O_RDONLY) if large else None
         try:
             os.unlink(path)

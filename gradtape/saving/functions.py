@@ -24,13 +24,11 @@ from gradtape.tracing.signatures import TensorSpec
 
 
 def write_function(f: Function, tables: Tables) -> dict[str, Any]:
-    """A function with all signatures that it was traced for; with an input signature it is traced for that.
+    """A function with all signatures that it was traced for.
 
     Raises:
       ValueError: one of its traces cannot be in a file; the message says why.
     """
-    if f.options.signature is not None and not f.concrete_functions():
-        f.get_concrete_function()
     try:
         return {
             "name": f.name,

@@ -28,6 +28,7 @@ class Objects:
         self._numbers: dict[int, int] = {}  # of objects, by id
         self._functions: dict[int, int] = {}
         self._variants: dict[int, tuple[int, int]] = {}  # of functions of one signature: function, and which of its own
+        self._waiting: list[Any] = []  # functions that have a number, and no text yet
         self._held: list[Any] = []  # so that no id is given twice while this is at work
 
     def add(self, x: Any, path: str = "", extra: dict[str, Any] | None = None) -> int:
@@ -88,22 +89,37 @@ class Objects:
         ]
 
     def function(self, f: Any) -> int:
-        """The number of a function."""
+        """The number of a function. Variables that it makes are made now; its text is up to `write_functions`."""
         if id(f) not in self._functions:
             self._held.append(f)
-            number = self._functions[id(f)] = len(self.functions)
+            self._functions[id(f)] = len(self.functions)
             self.functions.append(None)
+            if isinstance(f, Function) and f.options.signature is not None and not f.concrete_functions():
+                f.get_concrete_function()
+            self._waiting.append(f)
+        return self._functions[id(f)]
+
+    def write_functions(self) -> None:
+        """Trace functions for their texts.
+
+        Raises:
+          ValueError: there is one that no file holds.
+        """
+        while self._waiting:
+            f = self._waiting.pop(0)
+            number = self._functions[id(f)]
             write: Any = write_function if isinstance(f, Function) else write_concrete
             self.functions[number] = write(f, self.tables)
             variants = f.concrete_functions() if isinstance(f, Function) else [f]
             self._held += variants
             self._variants |= {id(c): (number, k) for k, c in enumerate(variants)}
-        return self._functions[id(f)]
 
     def variant(self, c: ConcreteFunction) -> tuple[int, int]:
         """The number of a function and which of its signatures one is."""
+        self.write_functions()
         if id(c) not in self._variants:
             self.function(c)
+            self.write_functions()
         return self._variants[id(c)]
 
 

@@ -16,10 +16,10 @@ from gradtape.runtime.trace import outside
 from gradtape.saving import rules, tracking
 from gradtape.saving import signatures as signing
 from gradtape.saving.damage import Damaged, fields, listed, reading
-from gradtape.saving.files import opened, sealed, sweep, turn, whole
+from gradtape.saving.files import made, new, opened, sealed, settle, sweep, turn, whole
 from gradtape.saving.loaded_objects import Loaded, Signatures
 from gradtape.saving.objects import Objects
-from gradtape.saving.weights import map_arrays, write_arrays
+from gradtape.saving.weights import Writing, map_arrays
 from gradtape.tracing.signatures import TensorSpec
 
 __all__ = [
@@ -122,15 +122,26 @@ def save(obj: Any, export_dir: Any, signatures: Any = None, options: SaveOptions
             f"Expected an object of type `Trackable`, such as `tf.Module` or a subclass of the `Trackable` class, for "
             f"export. Got {obj!r} with type {type(obj)}."
         )
-    chosen = options or SaveOptions()
+    folder, weights = os.fspath(export_dir), f"weights-{secrets.token_hex(8)}.safetensors"
     with _apart():
         objects = Objects()
         call = _call_of(obj) if isinstance(obj, Layer) else None
+        called = None if call is None else call.concrete_functions()[0]
         objects.add(obj, extra=None if call is None else {"__call__": call})
-        named = signing.written(obj, signatures, objects, None if call is None else call.concrete_functions()[0])
-    if not chosen.experimental_custom_gradients:
-        objects.functions = [rules.without_rules(f) for f in objects.functions]
-    _write(os.fspath(export_dir), objects, named)
+        with made(folder), new(folder, weights) as file:
+            with Writing(file) as writing:
+                writing.begin(objects.tables.arrays())  # while functions are traced, the disk has work
+                objects.write_functions()
+                named = signing.written(obj, signatures, objects, called)
+                writing.finish(objects.tables.arrays())
+            text = sealed(KIND, VERSION, _content(weights, objects, named, options or SaveOptions()))
+            file.settle()
+            with turn(folder):
+                file.close()
+                settle(folder)
+                with whole(os.path.join(folder, MODEL)) as described:
+                    described.write(text)
+                sweep(folder, _is_ours, [weights])
 
 
 def _apart() -> Any:
@@ -140,23 +151,23 @@ def _apart() -> Any:
     return outside()
 
 
-def _write(folder: str, objects: Objects, signatures: list[Any]) -> None:
-    os.makedirs(folder, exist_ok=True)
-    arrays = objects.tables.arrays()
-    weights = f"weights-{secrets.token_hex(8)}.safetensors"
-    content = {
+def _content(weights: str, objects: Objects, signatures: list[Any], options: SaveOptions) -> dict[str, Any]:
+    """What describes a model whose arrays are in a file of this name."""
+    functions = objects.functions
+    if not options.experimental_custom_gradients:
+        functions = [rules.without_rules(f) for f in functions]
+    return {
+        "weights": weights,
         "objects": objects.texts,
-        "functions": objects.functions,
+        "functions": functions,
         "signatures": signatures,
         **objects.tables.text(),
     }
-    text = {"weights": weights, **content}
-    with turn(folder):
-        with whole(os.path.join(folder, weights)) as file:
-            write_arrays(file, arrays)
-        with whole(os.path.join(folder, MODEL)) as file:
-            file.write(sealed(KIND, VERSION, text))
-        sweep(folder, lambda name: bool(WEIGHTS.match(name) or (name.startswith(MODEL) and name != MODEL)), [weights])
+
+
+def _is_ours(name: str) -> bool:
+    """Whether a save made a file, and perhaps left it behind."""
+    return bool(WEIGHTS.match(name) or (name.startswith(MODEL) and name != MODEL))
 
 
 def _call_of(layer: Layer) -> Function | None:
@@ -230,7 +241,7 @@ def load(export_dir: Any, tags: Any = None, options: LoadOptions | None = None) 
         return _read(folder)
 
 
-def _content(folder: str, checked: bool = False) -> tuple[Any, dict[str, Any]]:
+def _described(folder: str, checked: bool = False) -> tuple[Any, dict[str, Any]]:
     """What describes the model, and the arrays of the weights that belong to it. A save that comes in between takes the
     weights away; then it is the new model's turn."""
     missing = None
@@ -249,7 +260,7 @@ def _content(folder: str, checked: bool = False) -> tuple[Any, dict[str, Any]]:
 
 
 def _read(folder: str) -> Any:
-    content, arrays = _content(folder)
+    content, arrays = _described(folder)
     loaded = Loaded(content, arrays)
     root = loaded.object(0)
     named = dict(signing.read_signature(s, loaded.functions) for s in listed(content["signatures"]))
@@ -278,7 +289,7 @@ def verify(export_dir: Any) -> None:
     if not contains_saved_model(folder):
         raise OSError(f"SavedModel file does not exist at: {os.path.join(folder, MODEL)}")
     with reading(folder):
-        _content(folder, checked=True)
+        _described(folder, checked=True)
 
 
 def contains_saved_model(export_dir: Any) -> bool:

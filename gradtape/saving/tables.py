@@ -22,6 +22,7 @@ class Tables:
         self.variables: dict[int, tuple[int, Variable, str]] = {}  # by id: its number, itself, the name of its array
         self.constants: dict[Any, tuple[int, Any]] = {}  # by content: its number, the array
         self.names: set[str] = set()
+        self._values: dict[str, tuple[Any, Any]] = {}  # by name: a variable's array where it is, and in this memory
 
     def variable(self, v: Variable, path: str) -> int:
         """The number of a variable; `path` becomes the name of its array, if it has none yet."""
@@ -60,9 +61,15 @@ class Tables:
     # ------------------------------------------------------------------ to the file
 
     def arrays(self) -> dict[str, Any]:
-        """The arrays of the weights by name; strings are in the JSON."""
-        held = {name: np.asarray(v) for _, v, name in self.variables.values() if v.dtype.kind != "s"}
+        """The arrays of the weights by name; strings are in the JSON. Those of variables are the same ones each time,
+        unless the variables have changed."""
+        held = {name: self._value(v, name) for _, v, name in self.variables.values() if v.dtype.kind != "s"}
         return held | {f"constants/{k}": a for k, a in self.constants.values() if not a.dtype.hasobject}
+
+    def _value(self, v: Variable, name: str) -> Any:
+        if name not in self._values or self._values[name][0] is not v.array:
+            self._values[name] = (v.array, np.asarray(v))
+        return self._values[name][1]
 
     def text(self) -> dict[str, Any]:
         """The tables as JSON."""

@@ -1,7 +1,8 @@
 """Arrays in safetensors files: written from where they are, read by mapping the file. Floor: saving.
 
 A file is eight bytes that say how long its header is, the header in JSON (dtype, shape and place of each array), then
-the arrays, those of the widest dtypes first so that each is aligned. What the format has no dtype for is said in the
+the arrays, those of the widest dtypes first so that each is aligned; before them there may be some whose sizes are
+multiples of eight bytes, written while others were not known yet. What the format has no dtype for is said in the
 header's metadata: complex numbers of 128 bits are pairs of float64 there."""
 
 from __future__ import annotations
@@ -11,15 +12,16 @@ import math
 import mmap
 import os
 import zlib
-from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, BinaryIO
+from collections.abc import Collection, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import safetensors
 
 from gradtape.ir.dtypes import DType, as_dtype, float64
 from gradtape.saving.damage import Damaged, Undigested
+from gradtape.saving.files import Settling
 from gradtape.saving.values import dims_of
 
 CODES = {
@@ -44,48 +46,105 @@ NO_DIGEST = "00000000"  # of the length of all of them
 ROW = 4096  # bytes, of which a digest has sums
 ROWS = 64  # that are added up while they are near
 CHECKED = 1 << 24  # bytes of a file whose digests are looked at whenever it is read
+WIDEST = 8  # bytes of a number
+EARLY = 1 << 24  # bytes of arrays that are written before others are known
+ROOM = 1 << 16  # bytes of the header that are kept for these
 PAIRS = "complex128"  # the metadata's list of arrays that are pairs of float64
 MAX_HEADER = 100_000_000  # what the format allows
 
 
-def write_arrays(file: BinaryIO, arrays: Mapping[str, Any], about: Mapping[str, str] | None = None) -> int:
-    """Write arrays to a file that was opened for it; how many bytes these are. `about`: further metadata.
+class Writing:
+    """Arrays on their way to a file: large ones may be written before all are known, and the header comes last.
 
-    Raises:
-      TypeError: strings, which are no numbers.
+    Args:
+      file: a new one.
+      about: further metadata.
     """
-    parts = {name: np.ascontiguousarray(a).reshape(np.shape(a)) for name, a in arrays.items()}
-    pairs = [name for name, a in parts.items() if a.dtype == np.complex128]
-    parts.update((name, parts[name].reshape(-1).view(np.float64).reshape(*parts[name].shape, 2)) for name in pairs)
-    placed = sorted(parts.items(), key=lambda item: (-item[1].dtype.itemsize, item[0]))
-    header: dict[str, Any] = {}
-    end = 0
-    for name, a in placed:
-        header[name] = {
-            "dtype": CODES[as_dtype(a.dtype).name],
-            "shape": list(a.shape),
-            "data_offsets": [end, end + a.nbytes],
-        }
-        end += a.nbytes
 
-    def head(digests: Mapping[str, str]) -> bytes:
-        known = {"format": "np", PAIRS: json.dumps(pairs), DIGESTS: json.dumps(digests), **(about or {})}
-        text = json.dumps({"__metadata__": known, **header}, separators=(",", ":")).encode()
-        text += b" " * (-len(text) % 8)
-        return len(text).to_bytes(8, "little") + text
+    def __init__(self, file: Settling, about: Mapping[str, str] | None = None) -> None:
+        self.file, self.about = file, dict(about or {})
+        self.given: dict[str, Any] = {}  # arrays by name, as they came
+        self.parts: dict[str, Any] = {}  # as they are written
+        self.pairs: list[str] = []
+        self.entries: dict[str, Any] = {}  # what the header says of them
+        self.digests: dict[str, Future[str]] = {}
+        self.room = self.end = 0  # bytes of the header, if it has a place yet, and of the arrays
+        self.aside = ThreadPoolExecutor(1, "gradtape-digests")
 
-    begin = file.tell()
-    with ThreadPoolExecutor(1, "gradtape-digests") as aside:  # while the arrays are written
-        digests = aside.submit(lambda: {name: _digest(name, header[name], _bytes(a)) for name, a in placed})
-        length = file.write(head({name: NO_DIGEST for name, _ in placed}))
-        for _, a in placed:
-            file.write(_bytes(a))
-        text = head(digests.result())
-    assert len(text) == length
-    file.seek(begin)
-    file.write(text)
-    file.seek(0, os.SEEK_END)
-    return length + end
+    def __enter__(self) -> Writing:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.aside.shutdown(cancel_futures=True)
+
+    def begin(self, arrays: Mapping[str, Any]) -> None:
+        """Write arrays to which others will be added, so that the disk has work meanwhile. Where they are small that
+        does not pay, and those are left out after which others would not be aligned."""
+        even = {name: a for name, a in arrays.items() if a.nbytes % WIDEST == 0}
+        if sum(a.nbytes for a in even.values()) >= EARLY:
+            self._place(even)
+            self.room = len(self._head()) + ROOM
+            self._write(even)
+
+    def finish(self, arrays: Mapping[str, Any]) -> None:
+        """Write all arrays that are not there yet or have changed, and the header."""
+        for name in [name for name, a in self.given.items() if arrays[name] is not a]:
+            self._keep(name, arrays[name])
+            self._write([name])
+        more = {name: a for name, a in arrays.items() if name not in self.given}
+        self._place(more)
+        if len(self._head()) > self.room:
+            self.room, more = len(self._head()), self.given
+        self._write(more)
+        head = self._head({name: d.result() for name, d in self.digests.items()})
+        assert len(head) <= self.room
+        self.file.seek(0)
+        self.file.write(self.room.to_bytes(8, "little") + head.ljust(self.room))
+
+    def _keep(self, name: str, array: Any) -> None:
+        self.given[name] = array
+        part = np.ascontiguousarray(array).reshape(np.shape(array))
+        if part.dtype == np.complex128:
+            part = part.reshape(-1).view(np.float64).reshape(*part.shape, 2)
+        self.parts[name] = part
+
+    def _place(self, arrays: Mapping[str, Any]) -> None:
+        """Give arrays their places after those that are there, the widest first."""
+        for name, array in arrays.items():
+            self._keep(name, array)
+        self.pairs += [name for name, a in arrays.items() if a.dtype == np.complex128]
+        for name in sorted(arrays, key=lambda name: (-self.parts[name].dtype.itemsize, name)):
+            part = self.parts[name]
+            self.entries[name] = {
+                "dtype": CODES[as_dtype(part.dtype).name],
+                "shape": list(part.shape),
+                "data_offsets": [self.end, self.end + part.nbytes],
+            }
+            self.end += part.nbytes
+
+    def _write(self, names: Collection[str]) -> None:
+        """Write arrays to their places, which follow each other, and compute their digests meanwhile."""
+        begin = 8 + self.room
+        self.file.reserve(begin + self.end)
+        for name, entry in self.entries.items():
+            if name in names:
+                data = _bytes(self.parts[name])
+                self.digests[name] = self.aside.submit(_digest, name, entry, data)
+                self.file.seek(begin + entry["data_offsets"][0])
+                self.file.write(data)
+
+    def _head(self, digests: Mapping[str, str] | None = None) -> bytes:
+        """The header; without digests, one that is as long."""
+        known = dict.fromkeys(self.entries, NO_DIGEST) if digests is None else digests
+        about = {"format": "np", PAIRS: json.dumps(self.pairs), DIGESTS: json.dumps(known), **self.about}
+        text = json.dumps({"__metadata__": about, **self.entries}, separators=(",", ":")).encode()
+        return text + b" " * (-len(text) % WIDEST)
+
+
+def write_arrays(file: Settling, arrays: Mapping[str, Any], about: Mapping[str, str] | None = None) -> None:
+    """Write arrays, which are no strings, to a new file, with further metadata."""
+    with Writing(file, about) as writing:
+        writing.finish(arrays)
 
 
 def _bytes(array: Any) -> Any:

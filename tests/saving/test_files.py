@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import os
+import stat
 import threading
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import gradtape as tf
 from gradtape.saving import files
 
 LARGE = np.arange(50_000, dtype=np.uint16)
@@ -18,41 +21,130 @@ LARGE = np.arange(50_000, dtype=np.uint16)
 @pytest.fixture(autouse=True)
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "STEP", 1000)
+    monkeypatch.setattr(files, "LARGE", 1000)
 
 
-def test_all_is_there_and_some_was_on_the_disk_before_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    threads = []
-    fsync = os.fsync
-
-    def noted(handle: int) -> None:
-        threads.append(threading.current_thread())
-        fsync(handle)
-
-    monkeypatch.setattr(os, "fsync", noted)
+@pytest.mark.parametrize("system", ["with its functions", "without", "with functions that fail"])
+def test_all_is_there_however_it_comes_to_the_disk(
+    system: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if system != "with its functions":
+        failing = None if system == "without" else lambda *args: -1
+        monkeypatch.setattr(files, "TRANSFER", failing)
+        monkeypatch.setattr(files, "RESERVE", failing)
     with files.whole(str(tmp_path / "a")) as file:
+        file.reserve(2003 + LARGE.nbytes)
+        file.seek(2000)
         assert file.write(LARGE) == LARGE.nbytes
         assert file.write(b"end") == 3
         file.seek(0)
         file.write(b"\7")
-    kept = (tmp_path / "a").read_bytes()
-    assert kept == b"\7" + LARGE.tobytes()[1:] + b"end"
-    assert any(t is not threading.main_thread() for t in threads)
-    assert sum(t is threading.main_thread() for t in threads) == 2, "the whole file at the end, and its folder"
+    assert (tmp_path / "a").read_bytes() == b"\7" + bytes(1999) + LARGE.tobytes() + b"end"
+    assert [p.name for p in tmp_path.iterdir()] == ["a"]
+
+
+def test_the_disk_begins_while_more_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[tuple[int, int]] = []
+    threads, first = set(), threading.Event()
+
+    def transfer(handle: int, begin: int, size: int, how: int) -> int:
+        begun.append((begin, begin + size))
+        threads.add(threading.current_thread().name)
+        first.set()
+        return 0
+
+    monkeypatch.setattr(files, "TRANSFER", transfer)
+    with files.whole(str(tmp_path / "a")) as file:
+        file.write(LARGE[:10_000])
+        assert first.wait(10), "before all is written"
+        file.write(LARGE[10_000:])
+        file.seek(0)
+        file.write(LARGE[:2000])  # what was begun with is not begun with again
+    assert begun[0][0] == 0 and all(a[1] == b[0] for a, b in itertools.pairwise(begun))
+    assert begun[-1][1] <= LARGE.nbytes and all(end % 1000 == 0 for _, end in begun)
+    assert all(name.startswith("gradtape-settling") for name in threads)
     assert not any(t.name.startswith("gradtape-settling") for t in threading.enumerate())
+
+
+def test_a_file_has_reached_the_disk_before_it_gets_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+    fsync, replace = os.fsync, os.replace
+
+    def settled(handle: int) -> None:
+        done.append("folder" if stat.S_ISDIR(os.fstat(handle).st_mode) else "file")
+        fsync(handle)
+
+    def renamed(old: str, new: str) -> None:
+        done.append("name")
+        replace(old, new)
+
+    monkeypatch.setattr(os, "fsync", settled)
+    monkeypatch.setattr(os, "replace", renamed)
+    with files.whole(str(tmp_path / "a")) as file:
+        file.write(LARGE)
+    assert done == ["file", "name", "folder"]
+    done.clear()
+    model = tf.Module()
+    model.v = tf.Variable(1.0)
+    tf.saved_model.save(model, tmp_path / "b")
+    assert done == ["folder", "file", "folder", "file", "name", "folder"]  # the new folder, weights, what names them
 
 
 def test_an_error_of_the_disk_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a").write_bytes(b"before")
 
     def full(handle: int) -> None:
-        if threading.current_thread() is not threading.main_thread():
-            raise OSError(errno.ENOSPC, "No space left on device")
+        raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space left"), files.whole(str(tmp_path / "a")) as file:
         file.write(LARGE)
     assert (tmp_path / "a").read_bytes() == b"before"
+    model = tf.Module()
+    model.v = tf.Variable(1.0)
+    for folder in (tmp_path, tmp_path / "b" / "c"):
+        with pytest.raises(OSError, match="No space left"):
+            tf.saved_model.save(model, folder)
     assert [p.name for p in tmp_path.iterdir()] == ["a"]
+
+
+def test_what_is_being_written_is_not_swept_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "old").touch()
+    with files.new(str(tmp_path), "a"):
+        files.sweep(str(tmp_path), lambda name: True, [])
+        assert [p.name for p in tmp_path.iterdir()] == ["a"]
+        with monkeypatch.context() as patch:  # where the system has no locks, it keeps open files
+
+            def kept(path: str) -> None:
+                raise PermissionError
+
+            patch.setattr(files, "fcntl", None)
+            patch.setattr(files, "KEPT", (PermissionError,))
+            patch.setattr(os, "unlink", kept)
+            files.sweep(str(tmp_path), lambda name: True, [])
+    files.sweep(str(tmp_path), lambda name: True, ["a"])
+    assert [p.name for p in tmp_path.iterdir()] == ["a"]
+    files.sweep(str(tmp_path), lambda name: True, [])
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_is_gone_with_what_was_to_be_in_it(tmp_path: Path) -> None:
+    def fail(folder: Path, other: bool = False) -> None:
+        with files.made(str(folder)):
+            assert folder.is_dir()
+            if other:
+                (folder.parent / "c").touch()
+            raise KeyError
+
+    for others in (False, True):
+        with pytest.raises(KeyError):
+            fail(tmp_path / "a" / "b", others)
+        assert [p.name for p in tmp_path.rglob("*")] == (["a", "c"] if others else [])
+    with files.made(str(tmp_path / "d")):
+        pass
+    with pytest.raises(KeyError):
+        fail(tmp_path / "d")
+    assert (tmp_path / "d").is_dir(), "it was there before"
 
 
 def test_what_is_removed_is_gone_at_once(tmp_path: Path) -> None:
