@@ -54,6 +54,7 @@ class Settling(io.FileIO):
         super().__init__(path, "x")
         self._written = self._begun = 0  # bytes before which all is there, and those that the disk was told to take
         self._aside: ThreadPoolExecutor | None = None
+        self.kept = False  # something names it
 
     def write(self, data: Any) -> int:
         view = memoryview(data).cast("B")
@@ -88,6 +89,11 @@ class Settling(io.FileIO):
         """Wait until all is on the disk."""
         os.fsync(self.fileno())
 
+    def keep(self) -> None:
+        """Close the file, which something names now."""
+        self.kept = True
+        self.close()
+
     def close(self) -> None:
         if self._aside is not None:
             self._aside.shutdown(cancel_futures=True)  # nobody else may get the number of the file before
@@ -113,20 +119,31 @@ def whole(path: str) -> Iterator[Settling]:
 
 @contextlib.contextmanager
 def new(folder: str, name: str) -> Iterator[Settling]:
-    """A file of a name that was never used, and that nothing mentions yet. It is gone when the block does not end well;
-    until it is closed, others that save in the folder leave it there."""
+    """A file of a name that was never used, and that nothing mentions yet. It is gone when the block does not end well,
+    unless it is kept. Until it is closed, others that save in the folder leave it there."""
     path = os.path.join(folder, name)
     with turn(folder):
         file = Settling(path)
         if fcntl is not None:
             fcntl.flock(file.fileno(), fcntl.LOCK_EX)
     try:
-        with file:
-            yield file
+        yield file
     except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(path)
+        file.close()
+        if not file.kept:
+            with contextlib.suppress(FileNotFoundError):  # it has another name
+                os.unlink(path)
         raise
+    file.close()
+
+
+def settle_all(folder: str, *files: Settling) -> None:
+    """Wait until files and their names in the folder are on the disk, in no order."""
+    with ThreadPoolExecutor(len(files) + 1, "gradtape-settling") as threads:
+        waits = [threads.submit(file.settle) for file in files]
+        settle(folder)
+        for wait in waits:
+            wait.result()
 
 
 @contextlib.contextmanager

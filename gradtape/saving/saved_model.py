@@ -16,7 +16,7 @@ from gradtape.runtime.trace import outside
 from gradtape.saving import rules, tracking
 from gradtape.saving import signatures as signing
 from gradtape.saving.damage import Damaged, fields, listed, reading
-from gradtape.saving.files import made, new, opened, sealed, settle, sweep, turn, whole
+from gradtape.saving.files import PART, made, new, opened, sealed, settle, settle_all, sweep, turn
 from gradtape.saving.loaded_objects import Loaded, Signatures
 from gradtape.saving.objects import Objects
 from gradtape.saving.weights import Writing, map_arrays
@@ -122,25 +122,26 @@ def save(obj: Any, export_dir: Any, signatures: Any = None, options: SaveOptions
             f"Expected an object of type `Trackable`, such as `tf.Module` or a subclass of the `Trackable` class, for "
             f"export. Got {obj!r} with type {type(obj)}."
         )
-    folder, weights = os.fspath(export_dir), f"weights-{secrets.token_hex(8)}.safetensors"
+    folder, number = os.fspath(export_dir), secrets.token_hex(8)
+    weights, part = f"weights-{number}.safetensors", f"{MODEL}.{number}{PART}"
     with _apart():
         objects = Objects()
         call = _call_of(obj) if isinstance(obj, Layer) else None
         called = None if call is None else call.concrete_functions()[0]
         objects.add(obj, extra=None if call is None else {"__call__": call})
-        with made(folder), new(folder, weights) as file:
+        with made(folder), new(folder, weights) as file, new(folder, part) as described:
             with Writing(file) as writing:
                 writing.begin(objects.tables.arrays())  # while functions are traced, the disk has work
                 objects.write_functions()
                 named = signing.written(obj, signatures, objects, called)
                 writing.finish(objects.tables.arrays())
-            text = sealed(KIND, VERSION, _content(weights, objects, named, options or SaveOptions()))
-            file.settle()
+            described.write(sealed(KIND, VERSION, _content(weights, objects, named, options or SaveOptions())))
+            settle_all(folder, file, described)
             with turn(folder):
-                file.close()
+                described.close()
+                os.replace(os.path.join(folder, part), os.path.join(folder, MODEL))
+                file.keep()
                 settle(folder)
-                with whole(os.path.join(folder, MODEL)) as described:
-                    described.write(text)
                 sweep(folder, _is_ours, [weights])
 
 

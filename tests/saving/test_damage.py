@@ -8,6 +8,7 @@ import json
 import os
 import random
 import shutil
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -386,13 +387,14 @@ def test_a_crash_leaves_the_old_model_or_the_new(step: int, tmp_path: Path, monk
     model.v = tf.Variable(1.0)
     tf.saved_model.save(model, tmp_path)
     model.v.assign(2.0)
-    left = [step]
+    left, counting = [step], threading.Lock()
 
     def crashing(f: Callable[..., Any]) -> Callable[..., Any]:
         def run(*args: Any) -> Any:
-            if left[0] == 0:
-                raise Crash
-            left[0] -= 1
+            with counting:  # several threads wait for the disk
+                if left[0] == 0:
+                    raise Crash
+                left[0] -= 1
             return f(*args)
 
         return run

@@ -126,7 +126,7 @@ def test_variables_are_written_before_functions_are_traced(tmp_path: Path, monke
     write_functions = Objects.write_functions
 
     def noted(self: Objects) -> None:
-        (path,) = tmp_path.iterdir()
+        (path,) = tmp_path.glob("*.safetensors")
         seen.append(model.large.numpy().tobytes() in path.read_bytes())
         write_functions(self)
 
