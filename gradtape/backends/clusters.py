@@ -14,11 +14,12 @@ from gradtape.backends.formula import HALF
 from gradtape.backends.memory import empty
 from gradtape.ir.cluster import LEAVES, Cluster, Write, by_the_way, may_be_over, with_overs
 from gradtape.ir.determinism import DETERMINISM
+from gradtape.ir.shapes import size_of
 from gradtape.kernels.arguments import Entry, answered
 from gradtape.kernels.compiled import COMPILER, KernelSource, Ticket
 from gradtape.kernels.kernel import Kernel, partial_dtype
-from gradtape.kernels.loops import SHARE, share
-from gradtape.kernels.memory import POOL, trim
+from gradtape.kernels.loops import SHARE, share, sharing
+from gradtape.kernels.memory import LARGE, POOL, bytes_of, trim
 from gradtape.kernels.render import render
 from gradtape.kernels.schedule import CHEAP
 from gradtape.kernels.spelling import is_limited
@@ -93,6 +94,13 @@ class FusedKernel:
         self.run: Run | None = None  # the native kernel
         self.asked: tuple[Kernel, Ticket] | None = None
         self.given_up = False
+        self.callers: list[tuple[dict[str, Any], str]] = []
+
+    def called_as(self, name: str, env: dict[str, Any]) -> None:
+        """Stand for a name of a program, until the kernel itself does."""
+        env[name] = self.run or self
+        if self.run is None:
+            self.callers.append((env, name))
 
     def writing_over(self, pairs: Iterable[tuple[int, int]]) -> FusedKernel:
         """What runs the same step where nothing needs some of the operands any more: the kernel writes results over
@@ -122,6 +130,9 @@ class FusedKernel:
                 if now or ticket.done.is_set():
                     self.native = Native(self, kernel, ticket.wait())
                     self.run = self.native.run
+                    for env, name in self.callers:
+                        env[name] = self.run
+                    self.callers.clear()
                     POOL.clear()  # of the blocks that op by op took
                     if self.cluster.size >= BIG:
                         trim()
@@ -152,7 +163,7 @@ class Native:
         self.elements = cluster.size * max(1, cluster.work // 8)
         self.slow: Native | None = None
         self.asked: tuple[Kernel, Ticket] | None = None
-        self.run = (None if fused.over else self._direct()) or self.shared
+        self.run = self._direct()
 
     def shared(self, *arrays: Any) -> tuple[Any, ...]:
         """The results; threads share the work."""
@@ -172,32 +183,50 @@ class Native:
             return self._anywhere(arrays)
         return tuple([r if r.shape else r[()] for r in results])
 
-    def _direct(self) -> Run | None:
-        """For small arrays, where every call of Python counts: the same in a straight line. None where threads share
-        the work, or where parts are put together."""
-        if self.kernel.sinks or self.elements >= 2 * SHARE:
-            return None
+    def _direct(self) -> Run:
+        """The same where one thread does the work, in a straight line: for small arrays every call of Python counts."""
         env: dict[str, Any] = {
             "entry": self.function.run,
             "pack": self.function.pack,
             "answered": answered,
             "anywhere": self._anywhere,
-            "empty": np.empty,
             "flat": _flat,
             "number": _number,
+            "shared": self.shared,
+            "sharing": sharing,
+            "writable": _writable,
         }
-        given = "".join(f"x{k}, " for k in range(1 + max([*(k for k, _ in self.arrays), *self.scalars], default=-1)))
+        over = self.fused.over
+        used = [*(k for k, _ in self.arrays), *self.scalars, *over.values()]
+        given = "".join(f"x{k}, " for k in range(1 + max(used, default=-1)))
         given += "*others"
         lines = [f"def run({given}):"]
-        for k, (shape, dtype, _) in enumerate(self.outs):
+        if self.elements >= 2 * SHARE:
+            lines += [
+                f"    if sharing({self.extent}, {self.elements}) > 1:",
+                f"        return shared({given})",
+            ]
+        results = []
+        for k, (shape, dtype, w) in enumerate(self.outs):
             env[f"shape{k}"], env[f"dtype{k}"] = shape, dtype
-            lines.append(f"    w{k} = empty(shape{k}, dtype{k})")
+            results.append(f"w{k}" if shape else f"w{k}[()]")
+            if k in over:
+                lines.append(f"    w{k} = writable(x{over[k]})")
+            elif w.monoid is None:
+                env[f"empty{k}"] = empty if bytes_of(shape, dtype) >= LARGE else np.empty
+                lines.append(f"    w{k} = empty{k}(shape{k}, dtype{k})")
+            else:
+                env[f"start{k}"] = _start(w, size_of(shape))
+                lines.append(f"    w{k} = start{k}.copy()")
+                results[-1] = f"w{k}.astype(dtype{k}, copy=False).reshape(shape{k})" + "[()]" * (not shape)
         for j, (k, dtype) in enumerate(self.arrays):
             env[f"d{j}"] = dtype
             lines.append(f"    a{j} = flat(x{k}, d{j})")
         env |= {f"c{k}": c for k, c in enumerate((*self.constants, 0, self.extent))}
+        written = [k for k, (_, _, w) in enumerate(self.outs) if w.monoid is None]
         arguments = [
-            *(f"id(w{k})" for k in range(len(self.outs))),
+            *(f"id(w{k})" for k in written),
+            *(f"id(w{k})" for k in range(len(self.outs)) if k not in written),
             *(f"id(a{k})" for k in range(len(self.arrays))),
             *(f"number(x{k})" for k in self.scalars),
             *(f"c{k}" for k in range(len(self.constants) + 2)),
@@ -207,9 +236,9 @@ class Native:
             "    if far:",
             "        answered(far)",
             f"        return anywhere(({given},))",
+            f"    return ({''.join(f'{r}, ' for r in results)})",
         ]
-        results = "".join(f"w{k}, " if shape else f"w{k}[()], " for k, (shape, _, _) in enumerate(self.outs))
-        exec(compile("\n".join([*lines, f"    return ({results})"]), "<gradtape call of a kernel>", "exec"), env)
+        exec(compile("\n".join(lines), "<gradtape call of a kernel>", "exec"), env)
         run: Run = env["run"]
         return run
 

@@ -7,11 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from gradtape.backends import one_thread
 from gradtape.backends.formula import HALF
 from gradtape.backends.memory import empty
 from gradtape.backends.one_thread import multiply
 from gradtape.backends.writing import product
+from gradtape.ir.aval import Aval
 from gradtape.kernels.loops import share
+from gradtape.kernels.memory import LARGE
 from gradtape.kernels.products import SMALL
 from gradtape.ops.contraction import parts
 
@@ -51,15 +54,30 @@ def _vector(a: Any, v: Any) -> Any:
     return out
 
 
+# Products of two matrices: whether the operands change places, and which of them, then, are transposed.
+FORMS = {
+    "ab,bc->ac": (False, False, False),
+    "ab,cb->ac": (False, False, True),
+    "ba,bc->ac": (False, True, False),
+    "ba,cb->ac": (False, True, True),
+    "ab,bc->ca": (True, True, True),
+    "ab,cb->ca": (True, False, True),
+    "ba,bc->ca": (True, True, False),
+    "ba,cb->ca": (True, False, False),
+}
+
+
+def _of_form(swapped: bool, left: bool, right: bool) -> Callable[[Any, Any], Any]:
+    def run(a: Any, b: Any) -> Any:
+        if swapped:
+            a, b = b, a
+        return _matrix(a.T if left else a, b.T if right else b)
+
+    return run
+
+
 PLAIN: dict[str, Callable[[Any, Any], Any]] = {
-    "ab,bc->ac": lambda a, b: _matrix(a, b),
-    "ab,cb->ac": lambda a, b: _matrix(a, b.T),
-    "ba,bc->ac": lambda a, b: _matrix(a.T, b),
-    "ba,cb->ac": lambda a, b: _matrix(a.T, b.T),
-    "ab,bc->ca": lambda a, b: _matrix(b.T, a.T),
-    "ab,cb->ca": lambda a, b: _matrix(b, a.T),
-    "ba,bc->ca": lambda a, b: _matrix(b.T, a),
-    "ba,cb->ca": lambda a, b: _matrix(b, a),
+    **{subscripts: _of_form(*form) for subscripts, form in FORMS.items()},
     "ab,b->a": lambda a, b: _vector(a, b),
     "ab,a->b": lambda a, b: _vector(a.T, b),
     "a,ab->b": lambda a, b: _vector(b.T, a),
@@ -76,6 +94,35 @@ def compile_contraction(subscripts: str) -> Callable[[Any, Any], Any]:
         if a.dtype in HALF:
             return contracted(a.astype(np.float32), b.astype(np.float32)).astype(a.dtype)
         return contracted(a, b)
+
+    return run
+
+
+def contraction_of(subscripts: str, avals: Sequence[Aval]) -> Callable[[Any, Any], Any]:
+    """The same for operands of these shapes and dtypes: a large product of matrices goes to BLAS at once, where no
+    other thread has a part in it."""
+    form, dtype = FORMS.get(_canonical(subscripts)), avals[0].dtype.numpy_dtype
+    if form is None or dtype in HALF or not all(a.is_known for a in avals):
+        return compile_contraction(subscripts)
+    swapped, left, right = form
+    first, second = (avals[1], avals[0]) if swapped else avals
+    rows, inner = first.dims[::-1] if left else first.dims
+    shape = rows, second.dims[0 if right else 1]
+    work = inner * _size(shape)
+    if work < SMALL:
+        return PLAIN[_canonical(subscripts)]
+    matmul, made = np.matmul, empty if _size(shape) * dtype.itemsize >= LARGE else np.empty
+
+    def run(a: Any, b: Any) -> Any:
+        if swapped:
+            a, b = b, a
+        if left:
+            a = a.T
+        if right:
+            b = b.T
+        if one_thread.ONE_THREAD.suits(work):
+            return matmul(a, b, made(shape, dtype))
+        return _large(a, b, made(shape, dtype))
 
     return run
 

@@ -22,7 +22,7 @@ class OneThread:
     def __init__(self) -> None:
         self.inside = 0
         self.lock = threading.Lock()
-        self.before: list[int] = []
+        self.before: list[tuple[Any, int]] = []  # those whose threads were taken away, with how many they had
         self._libraries: list[Any] | None = None
 
     @property
@@ -38,16 +38,23 @@ class OneThread:
         with self.lock:
             self.inside += 1
             if self.inside == 1:
-                self.before = [b.get_num_threads() for b in self.libraries]
-                for b in self.libraries:
+                self.before = [(b, n) for b in self.libraries if (n := b.get_num_threads()) != 1]
+                for b, _ in self.before:
                     b.set_num_threads(1)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         with self.lock:
             self.inside -= 1
             if self.inside == 0:
-                for b, count in zip(self.libraries, self.before, strict=True):
+                for b, count in self.before:
                     b.set_num_threads(count)
+
+    def suits(self, work: int) -> bool:
+        """Whether a product of so many multiply-adds may call BLAS as things are: it has one thread anyway, or is worth
+        its others and nobody has taken them away."""
+        if work >= WAKING:
+            return not self.inside
+        return bool(self.inside) or all(b.get_num_threads() == 1 for b in self.libraries)
 
 
 ONE_THREAD = OneThread()
@@ -65,10 +72,10 @@ def share_products(rows: int, work: int, run: Callable[[int, int], object]) -> N
 
 def multiply(rows: int, work: int, run: Callable[[int, int], object]) -> None:
     """`run(start, stop)` for all rows, a product for which BLAS would wake its threads; `work`: multiply-adds."""
-    if ONE_THREAD.inside or work < WAKING:
-        share_products(rows, work // WORTH, run)
-    else:
+    if ONE_THREAD.suits(work):
         run(0, rows)
+    else:
+        share_products(rows, work // WORTH, run)
 
 
 def in_one_thread(program: Callable[..., Any]) -> Callable[..., Any]:

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from gradtape.backends.clusters import FusedKernel
+from gradtape.backends.gemm import contraction_of
 from gradtape.ir.graph import Graph, Node, Value
 from gradtape.ops.assembling import is_begun
 from gradtape.ops.call import Call
@@ -128,6 +130,10 @@ def _call(
         return f"{args[0]} {INFIX[op.ufunc]} {args[1]}"
     if isinstance(op, Assemble) and target is not None:
         args = [*args, "over=True"]
+    if isinstance(op, Contraction):
+        name = f"f{len(env)}_{node.step.name}"
+        env[name] = contraction_of(node.step.params["subscripts"], [v.aval for v in node.inputs])
+        return f"{name}({', '.join(args)})"
     return _named(node, args, env, lower)
 
 
@@ -144,7 +150,11 @@ def _fused_call(
     """A kernel as an expression; it may write results over operands, by pairs of both."""
     name = f"f{len(env)}_{node.step.name}"
     run = lower(node.step)
-    env[name] = run.writing_over(pairs) if pairs else run
+    run = run.writing_over(pairs) if pairs else run
+    if isinstance(run, FusedKernel):
+        run.called_as(name, env)
+    else:
+        env[name] = run
     return f"{name}({', '.join(args)})"
 
 

@@ -19,6 +19,8 @@ from gradtape.ops.opaque import Opaque, axes_behind
 from gradtape.ops.samples import BadSample, Sample, Spec
 from gradtape.ops.scatter import combined
 
+UNSIGNED = {np.dtype(np.int32): np.dtype(np.uint32), np.dtype(np.int64): np.dtype(np.uint64)}
+
 
 def _gather_infer(x: Aval, indices: Aval, axis: int, batch_dims: int) -> list[Aval]:
     if not indices.dtype.is_integer:
@@ -37,10 +39,11 @@ def checked(indices: Any, size: int) -> Any:
 
 
 def in_range(indices: Any, size: int) -> bool:
-    """Whether all positions are in [0, size), in one pass where they are of 64 bits: read without a sign, negative
-    ones are large."""
-    if indices.dtype == np.int64:
-        return bool(indices.view(np.uint64).max() < size)
+    """Whether all positions are in [0, size), in one pass where they are of 32 or 64 bits: read without a sign,
+    negative ones are large."""
+    unsigned = UNSIGNED.get(indices.dtype)
+    if unsigned is not None and size < 1 << 31:
+        return bool(np.maximum.reduce(indices.view(unsigned), axis=None) < size)
     return bool(indices.min() >= 0 and indices.max() < size)
 
 

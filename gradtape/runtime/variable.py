@@ -345,6 +345,14 @@ class Variable(Operators):
         """Whether nothing but this variable holds its array."""
         return self._owned() is not None
 
+    def keeps(self, array: Any) -> bool:
+        """Whether a new value is in the array that nothing but this variable holds, over the one before: then it is
+        another value from now on."""
+        if self._snapshot._array is not array:
+            return False
+        self._snapshot._id = new_id()
+        return True
+
     def _tell(self, value: Tensor | None, how: str) -> None:
         """Tell the tapes that the variable is overwritten."""
         for recorder in STATE.recorders:

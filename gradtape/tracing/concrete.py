@@ -105,26 +105,37 @@ class Trace:
         if not self.assigned:
             return self.results.with_tensors(made)
         count = len(made) - len(self.assigned)
-        for v, new in zip(self.assigned, made[count:], strict=True):
-            _assign(v, new)
+        if kernel is None:
+            for v, new in zip(self.assigned, made[count:], strict=True):
+                _assign(v, new)
+        else:
+            for v, is_over, new in zip(self.assigned, self._over[1], made[count:], strict=True):
+                if not is_over or not v.keeps(new._array):
+                    _assign(v, new)
         return self.results.with_tensors(made[:count])
 
     @functools.cached_property
-    def _over(self) -> tuple[Callable[..., Any] | None, list[Variable]]:
-        """What runs the graph with new values of variables in their arrays, and which; None where that does not pay."""
+    def _over(self) -> tuple[Callable[..., Any] | None, list[bool]]:
+        """What runs the graph with new values of variables in their arrays, and for which of those that are assigned;
+        None where that does not pay."""
         place = {id(v): k for k, v in enumerate(self.variables, self.tensors)}
         first = len(self.compiled.avals) - len(self.assigned)
         pairs = {first + j: place[id(v)] for j, v in enumerate(self.assigned) if isinstance(v, Variable)}
         kernel, inputs = self.compiled.over(pairs)
-        return kernel, [v for v in self.assigned if place[id(v)] in inputs]
+        return kernel, [place[id(v)] in inputs for v in self.assigned]
 
     def _kernel(self) -> Callable[..., Any] | None:
         """The same for a call that runs alone, if nothing but the variables holds their arrays: no tensor that was read
         before, no other call."""
         if STATE.recorders or STATE.detour is not None:
             return None
-        kernel, variables = self._over
-        return kernel if kernel is not None and all(v.is_owned() for v in variables) else None
+        kernel, over = self._over
+        if kernel is None:
+            return None
+        for v, is_over in zip(self.assigned, over, strict=True):
+            if is_over and not v.is_owned():
+                return None
+        return kernel
 
 
 def _number(t: Tensor, begin: int) -> Value | None:

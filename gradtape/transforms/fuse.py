@@ -27,6 +27,7 @@ from gradtape.transforms.postponing import postpone
 from gradtape.transforms.reordering import reordered
 from gradtape.transforms.siblings import adopt_siblings
 from gradtape.transforms.simplify import simplify
+from gradtape.transforms.turning import with_products_turned
 from gradtape.transforms.views import Place, walk_back
 
 ALONE = 2  # operations from which a cluster is worth a kernel
@@ -58,7 +59,9 @@ def fuse(graph: Graph, spells: Spells, alone: int = ALONE, sinks: bool = True, s
         if graph is not before:
             show("passes", name, functools.partial(repr, graph))
     graph = in_atoms(graph, spells)
-    graph = simplify(with_rows_picked(graph) if siblings else graph)
+    graph = simplify(with_rows_picked(graph, on_host=not siblings))
+    if not siblings:
+        graph = with_products_turned(graph)
     if siblings:
         graph = with_inner_factors(graph)
     grouping = Grouping(graph, spells, sinks)

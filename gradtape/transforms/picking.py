@@ -4,21 +4,30 @@ transforms.
     gather(x, at)ᵢ = Σₖ (k = atᵢ ? xᵢₖ : 0)        scatter_add(g, at)ᵢₖ = (k = atᵢ ? gᵢ : 0)
 
 So the logit of a label, and its part of a gradient, belong to the kernel that goes through the row anyway. Positions
-that do not exist give 0, as they do in the kernels of these ops."""
+that do not exist give 0, as they do in the kernels of these ops. The host says that they do not exist, as its own
+function for a gather does; there a comparison for each element pays only in short rows."""
 
 from __future__ import annotations
 
+import functools
+
+import numpy as np
+
+from gradtape.ir.aval import Aval
 from gradtape.ir.graph import Graph, Node, Value
 from gradtape.ir.index import Index
-from gradtape.ops.indexing import GATHER, SCATTER_ADD
-from gradtape.ops.layout import POSITIONS
-from gradtape.ops.op import apply, constant, emit
+from gradtape.ops.host import host_step
+from gradtape.ops.indexing import GATHER, SCATTER_ADD, checked
+from gradtape.ops.layout import POSITIONS, RESHAPE
+from gradtape.ops.op import Step, apply, constant, emit
 from gradtape.ops.pointwise import Pointwise
 from gradtape.ops.reduction import Reduction
 from gradtape.transforms.views import walk_back
 
+SHORT = 64  # elements of a row in which the host looks for one
 
-def with_rows_picked(graph: Graph) -> Graph:
+
+def with_rows_picked(graph: Graph, on_host: bool = False) -> Graph:
     """The same outputs but for signs of zeros."""
     if not any(n.step.op in (GATHER, SCATTER_ADD) for n in graph.nodes):
         return graph
@@ -26,15 +35,33 @@ def with_rows_picked(graph: Graph) -> Graph:
     new = {id(v): v for v in graph.inputs}
     for node in graph.nodes:
         operands = [new[id(v)] for v in node.inputs]
-        if node.step.op is GATHER and _is_one_of_each_row(node, swept):
-            results: tuple[Value, ...] = (_picked(node, *operands),)
-        elif node.step.op is SCATTER_ADD and _has_one_position(node, node.outputs[0]):
+        if node.step.op is GATHER and _is_one_of_each_row(node, swept) and not (on_host and _is_long(node)):
+            x, at = operands
+            results: tuple[Value, ...] = (_picked(node, x, _checked(at, x.aval.dims[-1]) if on_host else at),)
+        elif node.step.op is SCATTER_ADD and not on_host and _has_one_position(node, node.outputs[0]):
             results = (_put(node, *operands),)
         else:
             same = all(a is b for a, b in zip(operands, node.inputs, strict=True))
             results = node.outputs if same else apply(node.step, operands)
         new.update((id(v), r) for v, r in zip(node.outputs, results, strict=True))
     return Graph(graph.inputs, [new[id(v)] for v in graph.outputs])
+
+
+def _is_long(node: Node) -> bool:
+    dims = node.inputs[0].aval.dims
+    return len(dims) < 2 or not 0 < dims[-1] <= SHORT
+
+
+def _checked(at: Value, size: int) -> Value:
+    """Positions among so many, which exist; those that are reshaped are looked at before."""
+    if at.node is not None and at.node.step.op is RESHAPE:
+        return apply(at.node.step, [_checked(at.node.inputs[0], size)])[0]
+    return apply(_check(at.aval, size), [at])[0]
+
+
+@functools.lru_cache(4096)
+def _check(of: Aval, size: int) -> Step:
+    return host_step(lambda at: checked(np.asarray(at), size), [of])
 
 
 def _is_scalar_work(node: Node) -> bool:

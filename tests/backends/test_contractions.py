@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from gradtape.backends import gemm
 from gradtape.backends.gemm import compile_contraction
+from gradtape.ir.aval import aval
+from gradtape.ir.dtypes import float64
 from gradtape.kernels import memory
 
 
@@ -48,6 +50,19 @@ def test_contractions_are_einsums(spelling: tuple[str, dict[str, int]], seed: in
     a, b = (rng.standard_normal([sizes[c] for c in letters]) for letters in (left, right))
     for _ in range(2):  # the second one may be given the memory of the first
         np.testing.assert_allclose(compile_contraction(subscripts)(a, b), np.einsum(subscripts, a, b), atol=1e-12)
+
+
+@pytest.mark.parametrize("sizes", [(3, 4, 5), (96, 80, 72), (200, 150, 160)], ids=str)
+@pytest.mark.parametrize("subscripts", [*gemm.FORMS, "zy,xy->zx", "ab,b->a"])
+def test_a_contraction_for_known_shapes_is_the_same(subscripts: str, sizes: tuple[int, int, int]) -> None:
+    """Small, of one thread, and worth several."""
+    size = dict(zip("abc" if "b" in subscripts else "zyx", sizes, strict=True))
+    left, right = subscripts.split("->")[0].split(",")
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal([size[c] for c in letters]) for letters in (left, right))
+    run = gemm.contraction_of(subscripts, [aval(x.shape, float64) for x in (a, b)])
+    for _ in range(2):
+        np.testing.assert_allclose(run(a, b), np.einsum(subscripts, a, b), atol=1e-11)
 
 
 @pytest.mark.parametrize("subscripts", ["ab,cdb->cad", "abc,dce->adbe", "ab,bcd->dac"])

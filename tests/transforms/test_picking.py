@@ -9,13 +9,14 @@ import pytest
 
 from gradtape.ir.aval import aval
 from gradtape.ir.dtypes import DType, float16, float32, int32, int64, uint8
+from gradtape.ir.errors import InvalidArgumentError
 from gradtape.ir.graph import Graph, Value
 from gradtape.ir.index import Index
 from gradtape.kernels.cuda_spelling import spells_cuda
 from gradtape.kernels.spelling import spells
 from gradtape.ops.op import emit
 from gradtape.transforms.fuse import fuse, fused_nodes
-from gradtape.transforms.picking import with_rows_picked
+from gradtape.transforms.picking import SHORT, with_rows_picked
 from tests.kernels.cuda.running import Emulated
 from tests.kernels.steps import given_of
 from tests.kernels.test_render import by_kernels
@@ -111,7 +112,18 @@ def test_rows_that_nothing_goes_through_are_not_read_for_one_element() -> None:
 
 
 def test_the_host_looks_at_positions() -> None:
-    assert "gather" in names(fuse(GRAPHS["rows"], spells))
+    """In short rows kernels pick the element; in long ones, or where there are no rows, NumPy does."""
+    graph = GRAPHS["rows"]
+    fused = fuse(graph, spells)
+    assert set(names(fused)) == {"host", "fused"}
+    x, at = np.random.default_rng(0).normal(size=(6, 7)).astype(np.float32), np.array([[0], [6], [2], [3], [1], [5]])
+    (found,), (wanted,) = by_kernels(fused, [x, at.astype(np.int32)], 2), node_by_node(graph, [x, at])
+    np.testing.assert_array_equal(found, wanted)
+    for bad in (-1, 7, -(2**31)):
+        with pytest.raises(InvalidArgumentError, match=rf"index {bad} is not in \[0, 7\)"):
+            by_kernels(fused, [x, np.where(at == 3, bad, at).astype(np.int32)], 2)
+    for kept in (GRAPHS["a row"], picked((6, SHORT + 1), int32), GRAPHS["put in rows"]):
+        assert {"gather", "scatter_add"} & set(names(fuse(kept, spells)))
 
 
 # ------------------------------------------------------------------ positions that count are not read
