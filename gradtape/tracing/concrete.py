@@ -160,9 +160,12 @@ def _assign(state: Any, new: Tensor) -> None:
     no memory: no update writes over an array that anybody else holds."""
     if isinstance(state, Variable) and not STATE.tracers:
         array = new._array
-        if (is_on_device(array) and array.base is None) or (
-            isinstance(array, np.ndarray) and array.shape and is_whole(array)
-        ):
+        if type(array) is np.ndarray:
+            fresh = array.shape and is_whole(array)
+        else:
+            is_number = isinstance(array, np.generic) and not STATE.recorders
+            fresh = is_number or (is_on_device(array) and array.base is None)
+        if fresh:
             state.overwrite(array)
             return
     if isinstance(state, Variable) and map_tracer() is not None:
