@@ -181,6 +181,8 @@ def stack(values: Any, axis: Any = 0, name: str = "stack") -> Tensor:
     given = list(values)
     if not given:
         raise InvalidArgumentError("`stack` wants a list with at least one tensor.")
+    if all(type(v) in (bool, int, float, complex) for v in given) and _place(axis, 1) == 0:
+        return convert(given)
     parts = convert_all(given)
     dims = parts[0]._aval.dims
     for p in parts:

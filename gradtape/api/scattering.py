@@ -6,12 +6,22 @@ from typing import Any
 
 import numpy as np
 
-from gradtape.api.indexing import flat_positions, ignores, index_depth, scatter_nd
+from gradtape.api.indexing import (
+    flat_positions,
+    gather,
+    gather_nd,
+    ignores,
+    index_depth,
+    scatter_nd,
+    tensor_scatter_nd_add,
+    tensor_scatter_nd_update,
+)
 from gradtape.api.layout import concat
 from gradtape.ir.errors import InvalidArgumentError
 from gradtape.ir.shapes import shape_text, size_of
 from gradtape.ops.indexing import SCATTER_MAX, SCATTER_MIN
 from gradtape.ops.op import Op
+from gradtape.runtime.assigning_rows import AT_POSITIONS
 from gradtape.runtime.contract import reshape
 from gradtape.runtime.convert import convert, convert_all
 from gradtape.runtime.dispatch import binary
@@ -92,3 +102,16 @@ def _extreme(op: Op, tensor: Any, indices: Any, updates: Any, policy: str, name:
     where_to = concat([positions(np.arange(count)), reshape(flat, (k,))], axis=0)
     found = binary(op.bind(size=count + ignore, axis=0, batch_dims=0), rows, where_to)
     return reshape(found[:count] if ignore else found, dims)
+
+
+AT_POSITIONS.update(
+    {
+        "add": tensor_scatter_nd_add,
+        "subtract": tensor_scatter_nd_sub,
+        "assign": tensor_scatter_nd_update,
+        "maximum": tensor_scatter_nd_max,
+        "minimum": tensor_scatter_nd_min,
+        "gather": gather,
+        "gather_nd": gather_nd,
+    }
+)

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 
 class OpError(Exception):
-    """Base of the errors that an operation raises; `message` holds the text."""
+    """Base of the errors that an operation raises; `message` holds the text, `error_code` TensorFlow's number of the
+    kind. No operation of a graph is held: `op` and `node_def` are None."""
+
+    error_code = 2
+    op: str | None = None
+    node_def: None = None
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -14,9 +19,13 @@ class OpError(Exception):
 class InvalidArgumentError(OpError):
     """An operation was given tensors whose shapes, dtypes or values it cannot take."""
 
+    error_code = 3
+
 
 class UnimplementedError(OpError):
     """The operation exists but not for these arguments."""
+
+    error_code = 12
 
 
 class NotVectorizable(UnimplementedError):
@@ -33,37 +42,55 @@ class NotVectorizable(UnimplementedError):
 class ResourceExhaustedError(OpError):
     """Memory ran out; the message says how much was asked for and how much was there."""
 
+    error_code = 8
+
 
 class DataLossError(OpError):
     """A file is damaged or cut off: what was written cannot be read back."""
+
+    error_code = 15
 
 
 class FailedPreconditionError(OpError):
     """The system is not in the state that the operation needs."""
 
+    error_code = 9
+
 
 class NotFoundError(OpError):
     """Something that was asked for by name does not exist."""
+
+    error_code = 5
 
 
 class OutOfRangeError(OpError):
     """An index or an iteration went past the end."""
 
+    error_code = 11
+
 
 class AbortedError(OpError):
     """The operation was given up, as one of two that stood in each other's way."""
+
+    error_code = 10
 
 
 class AlreadyExistsError(OpError):
     """Something that was to be made exists."""
 
+    error_code = 6
+
 
 class InternalError(OpError):
     """Something that should always hold does not."""
 
+    error_code = 13
+
 
 class PermissionDeniedError(OpError):
     """The caller may not do this."""
+
+    error_code = 7
 
 
 class UnknownError(OpError):

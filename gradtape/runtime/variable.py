@@ -6,7 +6,7 @@ import itertools
 import sys
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from gradtape.ops.arithmetic import ADD, SUBTRACT
 from gradtape.ops.op import Step
 from gradtape.runtime import convert as conversion
 from gradtape.runtime import hosted, row_updates
+from gradtape.runtime.assigning_rows import RowAssigning
 from gradtape.runtime.convert import convert
 from gradtape.runtime.devices import is_on_device, on_host, own_copy
 from gradtape.runtime.dispatch import binary, run_alone
@@ -33,7 +34,7 @@ _names = itertools.count()
 _UPDATING = threading.Lock()  # held while a value is read and written back: no update of two threads is lost
 
 
-class Variable(Operators):
+class Variable(RowAssigning, Operators):
     """A tensor whose value can be changed.
 
     Args:
@@ -264,48 +265,10 @@ class Variable(Operators):
 
     # ------------------------------------------------------------------ assigning rows
 
-    def scatter_add(self, sparse_delta: Any, use_locking: bool = False, name: str | None = None) -> Variable:
-        """Add the rows of `tf.IndexedSlices`; rows at one position add up.
-
-        Raises:
-          TypeError: what is no `IndexedSlices`, or is of another dtype.
-          InvalidArgumentError: positions that do not exist, or rows of another shape.
-
-        >>> import gradtape as tf
-        >>> v = tf.Variable([1.0, 1.0])
-        >>> print(v.scatter_add(tf.IndexedSlices([2.0, 3.0], [1, 1])).numpy())
-        [1. 6.]
-        """
-        return self._scatter("add", sparse_delta)
-
-    def scatter_sub(self, sparse_delta: Any, use_locking: bool = False, name: str | None = None) -> Variable:
-        """Subtract the rows of `tf.IndexedSlices`; rows at one position add up. Errors as of `scatter_add`."""
-        return self._scatter("subtract", sparse_delta)
-
-    def scatter_mul(self, sparse_delta: Any, use_locking: bool = False, name: str | None = None) -> Variable:
-        """Multiply rows by those of `tf.IndexedSlices`. Errors as of `scatter_add`."""
-        return self._scatter("multiply", sparse_delta)
-
-    def scatter_div(self, sparse_delta: Any, use_locking: bool = False, name: str | None = None) -> Variable:
-        """Divide rows by those of `tf.IndexedSlices`. Errors as of `scatter_add`."""
-        return self._scatter("divide", sparse_delta)
-
-    def scatter_max(self, sparse_delta: Any, use_locking: bool = False, name: str | None = None) -> Variable:
-        """Raise rows to those of `tf.IndexedSlices`. Errors as of `scatter_add`."""
-        return self._scatter("maximum", sparse_delta)
-
-    def scatter_min(self, sparse_delta: Any, use_locking: bool = False, name: str | None = None) -> Variable:
-        """Lower rows to those of `tf.IndexedSlices`. Errors as of `scatter_add`."""
-        return self._scatter("minimum", sparse_delta)
-
-    def scatter_update(self, sparse_delta: Any, use_locking: bool = False, name: str | None = None) -> Variable:
-        """Replace rows by those of `tf.IndexedSlices`; of several for one position the last one stays. Errors as
-        of `scatter_add`."""
-        return self._scatter("assign", sparse_delta)
-
-    def _scatter(self, how: str, delta: Any) -> Variable:
+    def _scatter(self, how: str, delta: Any) -> Self:
         if STATE.tracers and function_tracer() is not None:
-            return self.assign(hosted.scattered(how, self.read(), delta))
+            self.assign(hosted.scattered(how, self.read(), delta))
+            return self
         self._tell(getattr(delta, "values", None), f"scatter_{how}")
         with _UPDATING:
             if is_on_device(self._snapshot._array):  # which no local name holds: `_owned` counts who does
