@@ -16,7 +16,7 @@ import numpy as np
 import gradtape as tf
 from benchmarks.workload import Count, Figure, Setting
 
-TRIES = 7  # in turns, so that what disturbs one disturbs the others
+TRIES = 15  # in turns, so that what disturbs one disturbs the others
 SLOWER = 2.0  # as many times a copy may saving and loading take
 
 
@@ -62,7 +62,7 @@ def _figures(made: Any, folder: Path, tries: int) -> list[Figure]:
             "save + load, in copies that need not",
             times["b"][0] / times["p"][0],
             "x",
-            None,
+            SLOWER,
             f"the copy takes {_shown(times['p'])} s",
         ),
         Figure("load alone", times["l"][0], "s", None, f"{size / 1e6:.1f} MB are mapped, not read"),

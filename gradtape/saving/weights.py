@@ -44,7 +44,7 @@ NAMES = {code: name for name, code in CODES.items()}
 DIGESTS = "digests"  # of arrays, with their names, dtypes and shapes, in the metadata
 NO_DIGEST = "00000000"  # of the length of all of them
 ROW = 4096  # bytes, of which a digest has sums
-ROWS = 64  # that are added up while they are near
+ROWS = 128  # that are added up while they are near
 CHECKED = 1 << 24  # bytes of a file whose digests are looked at whenever it is read
 WIDEST = 8  # bytes of a number
 EARLY = 1 << 24  # bytes of arrays that are written before others are known
@@ -88,14 +88,17 @@ class Writing:
 
     def finish(self, arrays: Mapping[str, Any]) -> None:
         """Write all arrays that are not there yet or have changed, and the header."""
-        for name in [name for name, a in self.given.items() if arrays[name] is not a]:
-            self._keep(name, arrays[name])
-            self._write([name])
+        changed = {name for name, a in self.given.items() if arrays[name] is not a}
         more = {name: a for name, a in arrays.items() if name not in self.given}
+        for name in changed:
+            self._keep(name, arrays[name])
         self._place(more)
-        if len(self._head()) > self.room:
-            self.room, more = len(self._head()), self.given
-        self._write(more)
+        length = len(self._head())
+        if length > self.room:
+            self.room = length
+            self._write(self.given.keys())
+        else:
+            self._write(changed | more.keys())
         head = self._head({name: d.result() for name, d in self.digests.items()})
         assert len(head) <= self.room
         self.file.seek(0)
@@ -123,7 +126,7 @@ class Writing:
             self.end += part.nbytes
 
     def _write(self, names: Collection[str]) -> None:
-        """Write arrays to their places, which follow each other, and compute their digests meanwhile."""
+        """Write arrays to their places, and compute their digests meanwhile."""
         begin = 8 + self.room
         self.file.reserve(begin + self.end)
         for name, entry in self.entries.items():
