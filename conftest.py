@@ -1,5 +1,6 @@
 """Settings for every test and doctest: hypothesis profiles, and the names a doctest may use without importing them."""
 
+import gc
 import os
 from collections.abc import Iterator
 from typing import Any
@@ -19,6 +20,15 @@ os.environ.setdefault("GRADTAPE_KERNELS", "never")
 settings.register_profile("ci", derandomize=True, deadline=None)
 settings.register_profile("dev", deadline=None)
 settings.load_profile("ci" if os.environ.get("CI") else "dev")
+
+
+# Twenty thousand tests and all that they import are there to the end: collections of garbage need not visit them.
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(autouse=True)

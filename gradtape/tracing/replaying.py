@@ -28,7 +28,6 @@ from gradtape.runtime.fixed import fixed
 from gradtape.runtime.state import STATE, quietly
 from gradtape.runtime.tensor import Tensor, wrap
 from gradtape.runtime.variable import Variable
-from gradtape.transforms.peak import peak_bytes
 
 if TYPE_CHECKING:
     from gradtape.tracing.concrete import Trace
@@ -183,7 +182,7 @@ def _pays(trace: Trace, tensors: Sequence[Tensor]) -> bool:
     """Whether little enough would be copied at each launch (operands and results; most new values of variables are
     not), and held."""
     copied = [*(t._aval for t in tensors), *_results(trace)]
-    return sum(v.nbytes for v in copied) <= MOST_COPIED and peak_bytes(trace.compiled.graph) <= MOST_BYTES
+    return sum(v.nbytes for v in copied) <= MOST_COPIED and trace.compiled.peak_bytes() <= MOST_BYTES
 
 
 class Replay:

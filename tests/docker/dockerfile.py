@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from importlib import metadata
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,6 +23,7 @@ ABSOLUTE = re.compile(r"(?<![\w./:}~-])/([a-z]\w*)|(?<=[:])/([a-z]\w*)")
 # As Docker does, steps are taken once and their folder used again: by what is in a command.
 MADE_ONCE = {"pip wheel": "wheels", "tools.bake_kernels": "kernels"}
 KEPT = ("PIP_", "SSL_", "REQUESTS_")  # variables that say where pip finds packages
+PIP = (sys.executable, "-m", "pip", "--quiet")
 OPTION = re.compile(r"--(\w+)=(\S+)\s+")
 
 
@@ -64,6 +66,7 @@ class Machine:
         self.extra: dict[str, str] = {}
         self.for_installs: dict[str, str] = {}
         self.borrowed: list[str] = []
+        self.linked: Path | None = None
 
     def start(self) -> None:
         """A new stage, of the base image."""
@@ -89,6 +92,7 @@ class Machine:
         extra: Mapping[str, str] | None = None,
         for_installs: Mapping[str, str] | None = None,
         borrowed: Sequence[str | Path] = (),
+        linked: Path | None = None,
     ) -> None:
         """All instructions of a Dockerfile.
 
@@ -98,9 +102,10 @@ class Machine:
           extra: variables that commands of RUN see besides.
           for_installs: more of them, for those that install packages.
           borrowed: folders that environments find packages in besides, where `for_installs` kept them from coming.
+          linked: pip's report of what it would install: gradtape is, and the rest is linked from this environment.
         """
         self.given, self.extra, self.for_installs = dict(arguments or {}), dict(extra or {}), dict(for_installs or {})
-        self.borrowed = [str(folder) for folder in borrowed]
+        self.borrowed, self.linked = [str(folder) for folder in borrowed], linked
         for old in (self.root, self.earlier):
             shutil.rmtree(old, ignore_errors=True)
         self.start()
@@ -170,11 +175,25 @@ class Machine:
         run(command(rest) or shell, {**self.arguments, **self.environment, **self.extra, **more}, self.folder)
         if made:
             shutil.copytree(self.root / made, self.layers / made)
-        for site in self.root.glob("opt/venv/lib/python*/site-packages") if more else ():
+        if more and self.linked is not None:
+            self.install_links(self.linked)
+        for site in self.root.glob("opt/venv/lib/python*/site-packages") if more and self.borrowed else ():
             (site / "borrowed.pth").write_text("\n".join(self.borrowed))
             for libraries in {Path(folder, "nvidia").resolve() for folder in self.borrowed}:
                 if libraries.is_dir():  # they are looked for in this folder only
                     (site / "nvidia").symlink_to(libraries)
+
+    def install_links(self, report: Path) -> None:
+        """What pip would install: gradtape from its wheel, other packages as links to those of this environment."""
+        venv = self.root / "opt" / "venv"
+        wheels = self.root.glob("wheels/*.whl")
+        run([*PIP, "--python", venv, "install", "--no-deps", *wheels], {**self.environment, **self.extra}, self.folder)
+        (site,) = venv.glob("lib/python*/site-packages")
+        names = {p["metadata"]["name"] for p in json.loads(report.read_text(encoding="utf-8"))["install"]}
+        for name in sorted(names - {"gradtape"}):
+            found = metadata.distribution(name)
+            for top in {f.parts[0] for f in found.files or ()} - {"..", "__pycache__"}:
+                (site / top).symlink_to(Path(str(found.locate_file(top))).resolve())
 
     def do_user(self, rest: str) -> None:
         """From here on the home is the user's; commands run as who runs the tests, as only root may change that."""

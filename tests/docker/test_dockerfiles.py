@@ -89,9 +89,12 @@ def test_what_is_copied_is_sent_and_no_more() -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(500)
 def test_the_image_of_the_cpu(tmp_path: Path) -> None:
-    """All steps, with all that is installed; then what the container does."""
+    """All steps; then what the container does, with what pip would install and nothing else, which is linked from the
+    tests' own environment where it has it."""
     image = Machine(tmp_path, ROOT)
-    image.perform(text("Dockerfile.cpu"), extra=FAST)
+    report = tmp_path / "installed.json"
+    dry = {"PIP_DRY_RUN": "1", "PIP_REPORT": str(report)}
+    image.perform(text("Dockerfile.cpu"), extra=FAST, for_installs=dry, linked=report)
     check_what_it_holds(image)
     check_what_it_does(image)
     check_a_home_that_cannot_be_written_to(image)

@@ -98,10 +98,10 @@ def sums(shape: tuple[int, ...], axes: tuple[int, ...]) -> Graph:
 
 MOVED: dict[str, Graph] = {
     "a chain": Graph([v := given_of((250_000,), dtype=float32)[0]], [emit("tanh", emit("exp", v))]),
-    "a chain with a bias": wide((4096, 512))["pointwise"],
-    "softmax of rows": wide((17_000, 100))["rows"],
-    "layer norm": normalised((17_000, 100)),
-    "rows and a sum": wide((5000, 256))["sinks"],
+    "a chain with a bias": wide((1024, 512))["pointwise"],
+    "softmax of rows": wide((4000, 100))["rows"],
+    "layer norm": normalised((4000, 100)),
+    "rows and a sum": wide((2000, 256))["sinks"],
     "columns on the chip": wide((128, 1024))["columns"],
     "a sum of all": sums((400_000,), (0,)),
     "sums of inner axes": sums((300, 1000), (1,)),

@@ -76,8 +76,8 @@ ROWS = [g for shape in ((37, 29), (4096, 1024), (100_000, 64), (64, 100_000)) fo
 def functions() -> list[Graph]:
     """Functions of networks with their derivatives, some of whose rows ask for shared memory; and tiles."""
     of_labels = (sparse_cross_entropy_and_its_slope, ((200, 1000), tf.TensorSpec((200,), tf.int32)))
-    repeated = [(together, REPEATED[name]) for name in ("rows of two, beside all", "two axes of each")]
-    return [plain(f, *shapes) for f, shapes in (of_labels, *LONG_ROWS, *repeated)]
+    tiles = (together, REPEATED["rows of two, beside all"])
+    return [plain(f, *shapes) for f, shapes in (of_labels, *LONG_ROWS, tiles)]
 
 
 @pytest.mark.parametrize("architecture", nvrtc.ARCHITECTURES)
