@@ -103,39 +103,28 @@ def compare(got: Any, want: Any, exact: bool, about: object) -> None:
         np.testing.assert_allclose(got, want, **LOOSE, err_msg=repr(about))
 
 
-def check_dense(drawn: Drawn, mode: str, exact: bool) -> None:
+def check_dense(drawn: Drawn, exact: bool) -> None:
     wanted = looped(drawn.graph, drawn.sources, drawn.arrays)
-    for i, b, rows in structured(drawn.graph, drawn.sources, mode):
-        want = wanted[i]
-        if rows is None:
-            assert want is None
-            continue
-        (got,) = compiled(Graph(drawn.graph.inputs, [dense(b, rows)]))(*drawn.arrays)
-        compare(got, want, exact, drawn)
+    for mode in MODES:
+        for i, b, rows in structured(drawn.graph, drawn.sources, mode):
+            want = wanted[i]
+            if rows is None:
+                assert want is None
+                continue
+            (got,) = compiled(Graph(drawn.graph.inputs, [dense(b, rows)]))(*drawn.arrays)
+            compare(got, want, exact, (mode, drawn))
 
 
 @examples(500)
 @given(drawn_graphs())
-def test_exact_rows_in_reverse(drawn: Drawn) -> None:
-    check_dense(drawn, "reverse", True)
-
-
-@examples(500)
-@given(drawn_graphs())
-def test_exact_rows_forwards(drawn: Drawn) -> None:
-    check_dense(drawn, "forward", True)
+def test_exact_rows(drawn: Drawn) -> None:
+    check_dense(drawn, True)
 
 
 @examples(250)
 @given(drawn_graphs(exact=False))
-def test_rows_of_functions_in_reverse(drawn: Drawn) -> None:
-    check_dense(drawn, "reverse", False)
-
-
-@examples(250)
-@given(drawn_graphs(exact=False))
-def test_rows_of_functions_forwards(drawn: Drawn) -> None:
-    check_dense(drawn, "forward", False)
+def test_rows_of_functions(drawn: Drawn) -> None:
+    check_dense(drawn, False)
 
 
 # ------------------------------------------------------------------ what structured rows answer
@@ -237,15 +226,14 @@ def gradient_graph(drawn: Drawn) -> Graph | None:
     return None if pulled is None else Graph(drawn.graph.inputs, [pulled])
 
 
-@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("exact", [True, False])
-def test_jacobian_of_the_gradient(mode: str, exact: bool) -> None:
+def test_jacobian_of_the_gradient(exact: bool) -> None:
     @examples(150)
     @given(drawn_graphs(exact=exact))
     def check(drawn: Drawn) -> None:
         graph = gradient_graph(drawn)
         if graph is not None:
-            check_dense(Drawn(graph, drawn.sources, drawn.arrays), mode, exact)
+            check_dense(Drawn(graph, drawn.sources, drawn.arrays), exact)
 
     check()
 
