@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -15,6 +16,7 @@ from gradtape.ir.index import Index
 from gradtape.kernels.arguments import answered
 from gradtape.kernels.compiled import COMPILER, Ticket
 from gradtape.kernels.jumps import DONE, FULL, LACKING, PAUSED
+from gradtape.kernels.memory import trim
 
 Run = Callable[..., tuple[Any, ...]]
 Bind = Callable[..., Callable[[], int]]
@@ -26,13 +28,21 @@ MANY = 1500  # nodes whose program is laid out in about the time in which it run
 
 
 class SmallProgram:
-    """What runs a small graph: `program` op by op until that has taken long enough, then one function for all of it.
-    `estimate`: seconds of a run op by op; `pack` lays a graph out in one function, or answers None."""
+    """What runs a small graph: op by op until that has taken long enough, then one function for all of it. What runs op
+    by op is let go then, and made again for operands that are beyond the function. `first` makes it as long as the
+    function may come, `rest` where it will not; `estimate`: seconds of a run op by op; `pack` lays a graph out in one
+    function, or answers None."""
 
     def __init__(
-        self, graph: Graph, program: Run, estimate: float, pack: Callable[[Graph], tuple[Packed, Run] | None]
+        self,
+        graph: Graph,
+        first: Callable[[], Run],
+        rest: Callable[[], Run],
+        estimate: float,
+        pack: Callable[[Graph], tuple[Packed, Run] | None],
     ) -> None:
-        self.graph, self.program, self.pack = graph, program, pack
+        self.graph, self.first, self.rest, self.pack = graph, first, rest, pack
+        self.made: tuple[Callable[[], Run], Run] | None = None  # what runs op by op, and which of both made it
         self.estimate = estimate
         self.size = max(1.0, len(graph.nodes) / MANY)
         self.spent = 0.0
@@ -48,6 +58,14 @@ class SmallProgram:
         native = self.native
         results = None if native is None else native(*arrays)
         return self.program(*arrays) if results is None else results
+
+    @property
+    def program(self) -> Run:
+        """What runs op by op."""
+        make, made = self.first if self.waits else self.rest, self.made
+        if made is None or made[0] is not make:
+            made = self.made = make, make()
+        return made[1]
 
     def _look(self) -> None:
         """Take the function if it is there; have it laid out and compiled, in the compiler's thread, when it is worth
@@ -86,6 +104,10 @@ class SmallProgram:
             self.asked, self.fault = None, RuntimeError(str(ticket.error))
         else:
             self.native, self.waits = with_function(packed, ticket.wait().bind, tail, Memory(packed)), False
+            self.asked = self.made = None
+            if self.size > 1 and gc.isenabled():
+                gc.collect()  # the graphs on the way to it, which are cycles
+                trim()
 
 
 class Memory:

@@ -82,7 +82,7 @@ class CompiledGraph:
         return threaded(compile_graph(self.runs, lower, over=found), self.runs) if found else None, set(found.values())
 
     def _on_cpu(self) -> Callable[..., Any]:
-        return _on_host(self.graph, self.runs)
+        return _on_host(self.graph, lambda: self.runs)
 
     def __call__(self, inputs: Sequence[Tensor], kernel: Callable[..., Any] | None = None) -> list[Tensor]:
         """Run on tensors; where a tape records and gradients flow through an operand, as a call that also
@@ -131,7 +131,7 @@ def _fused_call(graph: Graph) -> Step:
     step = call_step(graph)
 
     def first(*arrays: Any) -> Any:
-        kernel = step.lowered[NAME] = _on_host(graph, _pieces(graph))
+        kernel = step.lowered[NAME] = _on_host(graph, lambda: _pieces(graph))
         if DEVICES.device is None:
             step.lowered[STATE.alone] = kernel
         return kernel(*arrays)
@@ -140,9 +140,14 @@ def _fused_call(graph: Graph) -> Step:
     return step
 
 
-def _on_host(graph: Graph, runs: Graph) -> Callable[..., Any]:
-    """What runs a graph on the host; `runs`: the same in pieces."""
-    return threaded(in_one(graph, lower(call_step(runs))), runs)
+def _on_host(graph: Graph, pieces: Callable[[], Graph]) -> Callable[..., Any]:
+    """What runs a graph on the host; `pieces`: the same in pieces."""
+
+    def in_pieces() -> Callable[..., Any]:
+        runs = pieces()
+        return threaded(compile_graph(runs, lower), runs)
+
+    return in_one(graph, in_pieces)
 
 
 def _scalar(array: Any) -> Any:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from gradtape.backends.clusters import PER_CALL
 from gradtape.backends.cpu import lower
 from gradtape.backends.packed import Packed, is_packable, is_view
-from gradtape.backends.small import SmallProgram
+from gradtape.backends.program import compile_graph
+from gradtape.backends.small import MANY, SmallProgram
 from gradtape.ir.graph import Graph, Node, Value
+from gradtape.ir.show import show
 from gradtape.kernels.spelling import spells_small
 from gradtape.ops.call import call_step
 from gradtape.ops.control import Cond, Region, While, is_stack
 from gradtape.ops.op import Step
 from gradtape.ops.row_updates import is_of_rows
+from gradtape.runtime.listing import plan_text
 from gradtape.transforms.cost import TRIPS, multiply_adds
 from gradtape.transforms.fuse import fuse
 from gradtape.transforms.hoist import hoisted
@@ -29,11 +33,18 @@ STEPS = 3  # clusters from which one function is worth more than a kernel each
 Run = Callable[..., Any]
 
 
-def in_one(graph: Graph, program: Run) -> Run:
-    """`program`, which runs a graph, or what runs it as one function when that is compiled."""
+def in_one(graph: Graph, make: Callable[[], Run]) -> Run:
+    """What `make` makes, which runs a graph, or what runs it as one function when that is compiled. One of very many
+    steps runs as it is until then: it would be fused for nothing."""
     if (len(graph.nodes) < STEPS and not _regions(graph.nodes)) or not _is_small(graph):
-        return program
-    return SmallProgram(graph, program, PER_CALL * _count(graph), packed)
+        return make()
+    first = functools.partial(_as_it_is, graph) if len(graph.nodes) > MANY else make
+    return SmallProgram(graph, first, make, PER_CALL * _count(graph), packed)
+
+
+def _as_it_is(graph: Graph) -> Run:
+    show("plan", "what runs until it is one function", lambda: plan_text(graph))
+    return compile_graph(graph, lower)
 
 
 def packed(graph: Graph) -> tuple[Packed, Run] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -10,11 +11,16 @@ import numpy as np
 import pytest
 
 import gradtape as tf
-from gradtape.backends.clusters import POLICY
+from gradtape.backends.clusters import POLICY, FusedKernel
+from gradtape.backends.cpu import lower
+from gradtape.backends.program import compile_graph
 from gradtape.backends.small import SmallProgram
 from gradtape.ir.graph import Graph
 from gradtape.kernels.programs import Program
+from gradtape.kernels.spelling import spells
+from gradtape.runtime import small
 from gradtape.runtime.small import in_one
+from gradtape.transforms.fuse import fuse
 
 
 @pytest.fixture(autouse=True)
@@ -30,7 +36,7 @@ def runs(f: Callable[..., Any], *arguments: Any) -> tuple[Any, Any, Graph]:
     graph = concrete.graph
     plain = concrete.trace.compiled.kernel
     program = plain.program if isinstance(plain, SmallProgram) else plain
-    return in_one(graph, program), program, graph
+    return in_one(graph, lambda: program), program, graph
 
 
 def arrays_of(graph: Graph, seed: int = 0) -> list[Any]:
@@ -150,3 +156,53 @@ def test_threads_at_once() -> None:
     for t in threads:
         t.join()
     assert not faults
+
+
+def test_what_runs_op_by_op_is_let_go_when_the_function_is_there() -> None:
+    def f(x: Any) -> Any:
+        return tf.sin(tf.matmul(tf.sin(x), x)), tf.reduce_sum(tf.cos(x))
+
+    one, program, graph = runs(f, tf.zeros([3, 3], tf.float64))
+    assert isinstance(one, SmallProgram)
+    arrays, far = arrays_of(graph), [np.full((3, 3), 1e15)]
+    np.testing.assert_allclose(one(*arrays)[0], program(*arrays)[0], rtol=1e-12)
+    assert one.native is not None and one.made is None and one.asked is None
+    np.testing.assert_array_equal(one(*far)[0], program(*far)[0])
+    assert one.made is not None
+
+
+@pytest.mark.parametrize("way", ["now", "never"])
+def test_many_steps_are_fused_only_where_no_function_comes(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, program, graph = runs(gradient_of_steps, tf.zeros([3], tf.float64))
+    monkeypatch.setattr(small, "MANY", 5)
+    monkeypatch.setattr(POLICY, "compile", way)
+    made: list[int] = []
+    one = in_one(graph, lambda: made.append(1) or program)  # type: ignore[func-returns-value]
+    arrays = arrays_of(graph)
+    for a, b in zip(one(*arrays), program(*arrays), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-14)
+    assert not made
+    one.native, one.waits = None, False
+    for a, b in zip(one(*arrays), program(*arrays), strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert made
+
+
+def test_no_step_of_what_ran_op_by_op_stays() -> None:
+    def kernels() -> int:
+        gc.collect()
+        return sum(isinstance(o, FusedKernel) for o in gc.get_objects())
+
+    _, _, graph = runs(steps, tf.zeros([3], tf.float64))
+    arrays, before = arrays_of(graph), kernels()
+
+    def fused() -> Any:
+        return compile_graph(fuse(graph, spells), lower)
+
+    one = SmallProgram(graph, fused, fused, 1.0, small.packed)
+    POLICY.compile = "never"
+    one(*arrays)
+    assert kernels() > before
+    POLICY.compile = "now"
+    one(*arrays)
+    assert one.native is not None and kernels() == before
