@@ -9,7 +9,7 @@ from gradtape.kernels.compiled import COMPILER
 from gradtape.kernels.disk import cache_folder
 from gradtape.kernels.memory import POOL
 from gradtape.runtime.backward import COUNTS, PROGRAMS
-from gradtape.runtime.record import TRIE
+from gradtape.runtime.trie import TRIE
 from gradtape.tracing import concrete
 
 

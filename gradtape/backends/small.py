@@ -5,7 +5,8 @@ from __future__ import annotations
 import gc
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -27,6 +28,25 @@ MOST = 1 << 27  # bytes of workspaces
 MANY = 1500  # nodes whose program is laid out in about the time in which it runs sixty times
 
 
+class Holder(Protocol):
+    """Who has a graph, and puts it away where that is large and will hardly be looked at."""
+
+    @property
+    def graph(self) -> Graph: ...
+
+    def fold(self) -> None: ...
+
+
+@dataclass
+class Held:
+    """A graph that is somebody else's."""
+
+    graph: Graph
+
+    def fold(self) -> None:
+        """It stays as it is."""
+
+
 class SmallProgram:
     """What runs a small graph: op by op until that has taken long enough, then one function for all of it. What runs op
     by op is let go then, and made again for operands that are beyond the function. `first` makes it as long as the
@@ -35,16 +55,16 @@ class SmallProgram:
 
     def __init__(
         self,
-        graph: Graph,
+        holder: Holder,
         first: Callable[[], Run],
         rest: Callable[[], Run],
         estimate: float,
         pack: Callable[[Graph], tuple[Packed, Run] | None],
     ) -> None:
-        self.graph, self.first, self.rest, self.pack = graph, first, rest, pack
+        self.holder, self.first, self.rest, self.pack = holder, first, rest, pack
         self.made: tuple[Callable[[], Run], Run] | None = None  # what runs op by op, and which of both made it
         self.estimate = estimate
-        self.size = max(1.0, len(graph.nodes) / MANY)
+        self.size = max(1.0, len(holder.graph.nodes) / MANY)
         self.spent = 0.0
         self.begun = False
         self.waits = True  # for the function: it may come
@@ -90,7 +110,7 @@ class SmallProgram:
 
     def _ask(self) -> None:
         try:
-            laid_out = self.pack(self.graph)
+            laid_out = self.pack(self.holder.graph)
             if laid_out is None:
                 self.waits = False
             else:
@@ -105,7 +125,8 @@ class SmallProgram:
         else:
             self.native, self.waits = with_function(packed, ticket.wait().bind, tail, Memory(packed)), False
             self.asked = self.made = None
-            if self.size > 1 and gc.isenabled():
+            if self.size > 1:
+                self.holder.fold()
                 gc.collect()  # the graphs on the way to it, which are cycles
                 trim()
 
@@ -115,7 +136,7 @@ class Memory:
     rows there may be is found out by running short of them."""
 
     def __init__(self, packed: Packed) -> None:
-        self.packed = packed
+        self.registers, self.rooms = np.array(packed.registers, np.int64), packed.rooms
         self.spaces = list(packed.program.spaces)
         self.templates = [np.zeros(packed.sizes.get(d, 0), d.numpy_dtype) for d in self.spaces]
         self.moves = bool(packed.program.jumps)
@@ -135,9 +156,9 @@ class Memory:
 
     def _laid_out(self, rows: dict[int, int]) -> tuple[Any, list[int]]:
         """The registers for so many rows, and the sizes of the workspaces."""
-        registers = np.array(self.packed.registers, np.int64)
+        registers = self.registers.copy()
         sizes = {d: len(t) for d, t in zip(self.spaces, self.templates, strict=True)}
-        for room, stacks in self.packed.rooms:
+        for room, stacks in self.rooms:
             registers[room] = rows[room]
             for first, dtype, size in stacks:
                 registers[first] = sizes[dtype]

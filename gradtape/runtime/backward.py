@@ -18,10 +18,11 @@ from gradtape.ops.call import Effectful, HostRule
 from gradtape.ops.op import constant
 from gradtape.runtime.compiled import CompiledGraph
 from gradtape.runtime.indexed_slices import IndexedSlices
-from gradtape.runtime.record import Path, Recorder, TrieNode
+from gradtape.runtime.record import Path, Recorder
 from gradtape.runtime.sparse import Rows, as_rows
 from gradtape.runtime.state import STATE
 from gradtape.runtime.tensor import Tensor
+from gradtape.runtime.trie import TRIE, TrieNode
 from gradtape.runtime.walk import walked
 from gradtape.transforms.differentiate import leaves, pull_back
 
@@ -128,7 +129,9 @@ class Programs:
         COUNTS["built"] += 1
         found = build()
         with self.lock:
-            node.plans[key] = found
+            node.keep(key, found)
+            if node.trie is not TRIE:  # it is gone when the function has been traced
+                return found
             self.recent[id(node), key] = node
             while len(self.recent) > MAX_PROGRAMS:
                 (_, old_key), old = self.recent.popitem(last=False)
@@ -178,7 +181,8 @@ def gradients(
             if outcome.absent:
                 recorder.answers |= outcome.absent
             return _handed(outcome.results, program.sparse, slices) if program.sparse else outcome.results
-        absent = node.absent[key] = outcome.absent
+        absent = outcome.absent
+        node.expect(key, absent)
 
 
 def _handed(results: list[Tensor | None], sparse: Sequence[Sparse], slices: bool) -> list[Any]:

@@ -31,8 +31,9 @@ from gradtape.runtime.devices import DEVICES, empty_beside, is_on_device, on_hos
 from gradtape.runtime.dispatch import execute, unary
 from gradtape.runtime.jacobian import reachable, vectorized_rows
 from gradtape.runtime.pullback import Backward, Reads, traced_backward
-from gradtape.runtime.record import Path, Recorder, TrieNode
+from gradtape.runtime.record import Path, Recorder
 from gradtape.runtime.tensor import Tensor, from_array, wrap
+from gradtape.runtime.trie import TrieNode
 from gradtape.transforms.rows.builder import Builder
 from gradtape.transforms.rows.leaving import dense
 from gradtape.transforms.rows.letters import Letter, Pair, whole

@@ -10,6 +10,8 @@ import numpy as np
 
 from gradtape.backends.cpu import NAME, lower
 from gradtape.backends.program import compile_graph, overs
+from gradtape.backends.small import Held, Holder
+from gradtape.ir.folded import Folded
 from gradtape.ir.graph import Graph
 from gradtape.ir.show import show
 from gradtape.kernels.spelling import spells
@@ -40,11 +42,31 @@ class CompiledGraph:
 
     def __init__(self, graph: Graph) -> None:
         show("graph", "as it was made", lambda: graph)
-        self.graph = simplify(flattened(graph), changes(graph))
-        self.plain = call_step(self.graph)
+        self._plain: Step | None = call_step(simplify(flattened(graph), changes(graph)))
+        self._folded: Folded | None = None
         self.avals = tuple(v.aval for v in self.graph.outputs)
         self.recorded: dict[tuple[bool, ...], Step] = {}
         self.kernels: dict[str, Callable[..., Any]] = {}  # by what the devices of this process are
+
+    @property
+    def plain(self) -> Step:
+        """The step that calls it."""
+        plain = self._plain
+        if plain is None:
+            assert self._folded is not None
+            plain = self._plain = call_step(self._folded.unfolded())
+        return plain
+
+    @property
+    def graph(self) -> Graph:
+        """What it computes."""
+        found: Graph = self.plain.params["graph"]
+        return found
+
+    def fold(self) -> None:
+        """Put the graph away until somebody asks for it."""
+        self._folded = self._folded or Folded(self.graph)
+        self._plain = None
 
     @functools.cached_property
     def runs(self) -> Graph:
@@ -82,7 +104,7 @@ class CompiledGraph:
         return threaded(compile_graph(self.runs, lower, over=found), self.runs) if found else None, set(found.values())
 
     def _on_cpu(self) -> Callable[..., Any]:
-        return _on_host(self.graph, lambda: self.runs)
+        return _on_host(self, lambda: self.runs)
 
     def __call__(self, inputs: Sequence[Tensor], kernel: Callable[..., Any] | None = None) -> list[Tensor]:
         """Run on tensors; where a tape records and gradients flow through an operand, as a call that also
@@ -131,7 +153,7 @@ def _fused_call(graph: Graph) -> Step:
     step = call_step(graph)
 
     def first(*arrays: Any) -> Any:
-        kernel = step.lowered[NAME] = _on_host(graph, lambda: _pieces(graph))
+        kernel = step.lowered[NAME] = _on_host(Held(graph), lambda: _pieces(graph))
         if DEVICES.device is None:
             step.lowered[STATE.alone] = kernel
         return kernel(*arrays)
@@ -140,14 +162,14 @@ def _fused_call(graph: Graph) -> Step:
     return step
 
 
-def _on_host(graph: Graph, pieces: Callable[[], Graph]) -> Callable[..., Any]:
+def _on_host(holder: Holder, pieces: Callable[[], Graph]) -> Callable[..., Any]:
     """What runs a graph on the host; `pieces`: the same in pieces."""
 
     def in_pieces() -> Callable[..., Any]:
         runs = pieces()
         return threaded(compile_graph(runs, lower), runs)
 
-    return in_one(graph, in_pieces)
+    return in_one(holder, in_pieces)
 
 
 def _scalar(array: Any) -> Any:

@@ -10,8 +10,9 @@ from gradtape.ir.graph import Graph, Value, order
 from gradtape.runtime.backward import PROGRAMS
 from gradtape.runtime.jacobian import RowsProgram, wants_jvp
 from gradtape.runtime.pullback import Backward, traced_backward
-from gradtape.runtime.record import Path, Recorder, TrieNode
+from gradtape.runtime.record import Path, Recorder
 from gradtape.runtime.tensor import Tensor
+from gradtape.runtime.trie import TrieNode
 from gradtape.transforms.differentiate import leaves, pull_back
 from gradtape.transforms.guarding import guarded
 from gradtape.transforms.linearity import bent_rule, forwards

@@ -17,10 +17,11 @@ from gradtape.ops.placement import Place, Product, assemble
 from gradtape.runtime.backward import PROGRAMS
 from gradtape.runtime.compiled import CompiledGraph
 from gradtape.runtime.jacobian import RowsProgram, cheaper
-from gradtape.runtime.record import Path, Recorder, TrieNode
+from gradtape.runtime.record import Path, Recorder
 from gradtape.runtime.rules import TracedRule, by_structure, inlined, traced_rule
 from gradtape.runtime.state import STATE
 from gradtape.runtime.tensor import Tensor
+from gradtape.runtime.trie import TrieNode
 from gradtape.transforms.differentiate import leaves, pull_back
 from gradtape.transforms.simplify import rebuild_from
 

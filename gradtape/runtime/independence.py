@@ -14,8 +14,9 @@ from gradtape.ir.index import Index
 from gradtape.ops.op import Constant
 from gradtape.runtime.backward import PROGRAMS
 from gradtape.runtime.dispatch import execute
-from gradtape.runtime.record import Path, Recorder, TrieNode
+from gradtape.runtime.record import Path, Recorder
 from gradtape.runtime.tensor import SymbolicTensor, Tensor
+from gradtape.runtime.trie import TrieNode
 from gradtape.transforms.independence import PROVED, Verdict, batch_verdict
 
 WORSE = {"mixed": 0, "unknown": 1, "proved": 2}

@@ -22,8 +22,9 @@ from gradtape.runtime.backward import PROGRAMS, gradients
 from gradtape.runtime.compiled import CompiledGraph
 from gradtape.runtime.dispatch import execute, unary
 from gradtape.runtime.pullback import Backward, traced_backward
-from gradtape.runtime.record import Path, Recorder, TrieNode
+from gradtape.runtime.record import Path, Recorder
 from gradtape.runtime.tensor import Tensor, from_array, wrap
+from gradtape.runtime.trie import TrieNode
 from gradtape.transforms.cost import cost
 from gradtape.transforms.differentiate import leaves, pull_back
 from gradtape.transforms.guarding import guarded

@@ -85,4 +85,4 @@ def calling_place() -> str:
         name = frame.f_code.co_name
         function = f"`{name}` " if name[:1].isalpha() and name in frame.f_globals else ""  # no operator, no closure
         frame = frame.f_back
-    return f"{function}called at {place_of(frame)}"
+    return sys.intern(f"{function}called at {place_of(frame)}")

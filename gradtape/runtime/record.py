@@ -17,9 +17,9 @@ from gradtape.ops.call import CUSTOM_CALL, expecting
 from gradtape.ops.op import Step
 from gradtape.runtime.places import calling_place
 from gradtape.runtime.tensor import Tensor
+from gradtape.runtime.trace import whole_function
+from gradtape.runtime.trie import TRIE, TrieNode
 from gradtape.transforms.differentiate import residuals
-
-MAX_NODES = 200_000  # structures remembered over all programs, before the trie starts anew
 
 READ = IDENTITY.bind()  # reading a variable: a record, because its value differs from read to read
 MADE = "tf.Variable"  # how a variable gets its first value
@@ -71,64 +71,6 @@ class Assignment(NamedTuple):
     place: str
 
 
-class TrieNode:
-    """One record at the end of a path of records."""
-
-    __slots__ = (
-        "absent",
-        "asked",
-        "children",
-        "count",
-        "fresh",
-        "keep_in",
-        "keep_out",
-        "key",
-        "made",
-        "operands",
-        "parent",
-        "place",
-        "plans",
-        "results",
-        "saved",
-    )
-
-    def __init__(self, parent: TrieNode | None, key: tuple[Any, ...]) -> None:
-        self.parent, self.key = parent, key  # the step, then per operand its slot, or its aval where it is new
-        self.children: dict[Any, TrieNode | None] = {}  # None: nothing to record
-        self.operands: tuple[int, ...] = ()  # slots
-        self.results: tuple[int, ...] = ()  # slots; 0 where no gradient flows
-        self.fresh: tuple[tuple[int, int], ...] = ()  # (operand, slot) of constants met here first
-        self.made: tuple[tuple[int, int], ...] = ()  # (result, slot)
-        self.keep_in: tuple[int, ...] = ()
-        self.keep_out: tuple[int, ...] = ()
-        self.count: int = parent.count if parent else 0  # slots given so far
-        self.saved = 0  # residuals kept before this record
-        self.place = ""  # where it was called the first time that a record followed this path
-        self.asked = False  # somebody wanted to know the place: from now on every recorder notes its own
-        self.plans: dict[Any, Any] = {}
-        self.absent: dict[Any, Any] = {}  # which answers of custom rules were None the last time
-
-
-class Trie:
-    """The root of all paths, replaced when it has grown too large."""
-
-    def __init__(self) -> None:
-        self.root = TrieNode(None, ())
-        self.size = 0
-
-    def grown(self) -> None:
-        self.size += 1
-        if self.size > MAX_NODES:
-            self.clear()
-
-    def clear(self) -> None:
-        """Forget all structures; recorders at work keep their paths."""
-        self.root, self.size = TrieNode(None, ()), 0
-
-
-TRIE = Trie()
-
-
 class Recorder:
     """What one tape has recorded since its last reset. What a signal handler or a finalizer runs in the midst of a
     record is recorded after it."""
@@ -154,7 +96,8 @@ class Recorder:
     )
 
     def __init__(self, watch_accessed: bool = True) -> None:
-        self.node = TRIE.root
+        function = whole_function()
+        self.node = (TRIE if function is None else function.trie).root
         self.watch_accessed = watch_accessed
         self.variables: dict[int, Any] = {}  # watched ones by id
         self.slots: dict[int, int] = {}  # by id of tensor or variable
@@ -190,14 +133,13 @@ class Recorder:
         if self.slots.get(x._id, 0) > 0:
             return
         key = (WATCH, x._aval)
-        child = self.node.children.get(key)
+        child = self.node.then(key)
         if child is None:
-            child = TrieNode(self.node, key)
+            child = TrieNode(self.node.trie, self.node, key)
             child.count += 1
             child.results = (child.count,)
             child.saved = len(self.saved)
-            self.node.children[key] = child
-            TRIE.grown()
+            self.node.add(child)
         self.node = child
         self.slots[x._id] = child.count
 
@@ -254,10 +196,9 @@ class Recorder:
         if not active:
             return False
         where = tuple(key)
-        try:
-            child = self.node.children[where]
-        except KeyError:
-            child = self._grow(where, inputs, outputs)
+        child = self.node.first
+        if child is None or child.key != where:
+            child = self._other(where, inputs, outputs)
         if child is None:
             known = tuple(k for k in key[1:] if isinstance(k, int))
             self.ends.append(End(step, known, tuple([t._id for t in outputs])))
@@ -267,8 +208,9 @@ class Recorder:
             self.places[child] = calling_place()
         for i, slot in child.fresh:
             slots[inputs[i]._id] = slot
-        for j, slot in child.made:
-            slots[outputs[j]._id] = slot
+        for t, slot in zip(outputs, child.results, strict=True):
+            if slot:
+                slots[t._id] = slot
         saved = self.saved
         for i in child.keep_in:
             saved.append(inputs[i])
@@ -315,6 +257,11 @@ class Recorder:
             if self.ledger is not None:
                 self.ledger.note(rule.name, inputs, outputs)
 
+    def _other(self, key: tuple[Any, ...], inputs: Sequence[Any], outputs: Sequence[Tensor]) -> TrieNode | None:
+        """Where a record leads that is not the first one that came here."""
+        others = self.node.others
+        return others[key] if key in others else self._grow(key, inputs, outputs)
+
     def _grow(self, key: tuple[Any, ...], inputs: Sequence[Any], outputs: Sequence[Tensor]) -> TrieNode | None:
         """The first time that this record follows this path: what to keep, and which slots it makes."""
         parent, step = self.node, key[0]
@@ -322,28 +269,24 @@ class Recorder:
         marks = tuple(isinstance(k, int) and k > 0 for k in key[1:])
         kept = residuals(step, avals, marks)
         if kept is None:
-            parent.children[key] = None
+            parent.lead(key, None)
             return None
-        child = TrieNode(parent, key)
-        operands, fresh = [], []
+        child = TrieNode(parent.trie, parent, key)
+        fresh = []
         for i, k in enumerate(key[1:]):
             if isinstance(k, Aval):
                 child.count += 1
-                k = -child.count
-                fresh.append((i, k))
-            operands.append(k)
+                fresh.append((i, -child.count))
         results = []
         for t in outputs:
             differentiable = t._aval.dtype.is_differentiable
             child.count += differentiable
             results.append(child.count if differentiable else 0)
-        child.operands, child.results, child.fresh = tuple(operands), tuple(results), tuple(fresh)
-        child.made = tuple((j, slot) for j, slot in enumerate(results) if slot)
+        child.results, child.fresh = tuple(results), tuple(fresh)
         child.keep_in, child.keep_out = kept
         child.saved = len(self.saved)
         self.places[child] = child.place = calling_place()
-        parent.children[key] = child
-        TRIE.grown()
+        parent.add(child)
         return child
 
 
@@ -366,12 +309,12 @@ class Path:
         if step is WATCH:
             self.values[record.results[0]] = Value(operands[0])
             return
-        for k, slot in zip(operands, record.operands, strict=True):
-            if isinstance(k, Aval):
-                self.values[slot] = Value(k)
+        slots = record.operands
+        for k, slot in record.fresh:
+            self.values[slot] = Value(operands[k])
         if step.op is CUSTOM_CALL:
             step = expecting(step, self.absent.get(step.params["ordinal"], ()), self.reached)
-        inputs = tuple(self.values[slot] for slot in record.operands)
+        inputs = tuple(self.values[slot] for slot in slots)
         node = Node(step, inputs, step.infer(tuple(v.aval for v in inputs)))
         self.nodes.append(node)
         self.records[id(node)] = record

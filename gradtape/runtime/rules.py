@@ -14,9 +14,10 @@ from gradtape.ops.op import Step
 from gradtape.runtime.compiled import CompiledGraph
 from gradtape.runtime.effects import apart
 from gradtape.runtime.pushing import pushed_by, transposed
-from gradtape.runtime.record import Path, Rule, TrieNode
+from gradtape.runtime.record import Path, Rule
 from gradtape.runtime.tensor import Tensor
 from gradtape.runtime.trace import Tracer, function_tracer, traced
+from gradtape.runtime.trie import TrieNode
 from gradtape.runtime.vectorized import MAX_GRAPHS
 from gradtape.transforms.differentiate import zeros
 from gradtape.transforms.linearity import is_linear

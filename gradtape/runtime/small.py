@@ -10,7 +10,7 @@ from gradtape.backends.clusters import PER_CALL
 from gradtape.backends.cpu import lower
 from gradtape.backends.packed import Packed, is_packable, is_view
 from gradtape.backends.program import compile_graph
-from gradtape.backends.small import MANY, SmallProgram
+from gradtape.backends.small import MANY, Holder, SmallProgram
 from gradtape.ir.graph import Graph, Node, Value
 from gradtape.ir.show import show
 from gradtape.kernels.spelling import spells_small
@@ -33,18 +33,19 @@ STEPS = 3  # clusters from which one function is worth more than a kernel each
 Run = Callable[..., Any]
 
 
-def in_one(graph: Graph, make: Callable[[], Run]) -> Run:
+def in_one(holder: Holder, make: Callable[[], Run]) -> Run:
     """What `make` makes, which runs a graph, or what runs it as one function when that is compiled. One of very many
     steps runs as it is until then: it would be fused for nothing."""
+    graph = holder.graph
     if (len(graph.nodes) < STEPS and not _regions(graph.nodes)) or not _is_small(graph):
         return make()
-    first = functools.partial(_as_it_is, graph) if len(graph.nodes) > MANY else make
-    return SmallProgram(graph, first, make, PER_CALL * _count(graph), packed)
+    first = functools.partial(_as_it_is, holder) if len(graph.nodes) > MANY else make
+    return SmallProgram(holder, first, make, PER_CALL * _count(graph), packed)
 
 
-def _as_it_is(graph: Graph) -> Run:
-    show("plan", "what runs until it is one function", lambda: plan_text(graph))
-    return compile_graph(graph, lower)
+def _as_it_is(holder: Holder) -> Run:
+    show("plan", "what runs until it is one function", lambda: plan_text(holder.graph))
+    return compile_graph(holder.graph, lower)
 
 
 def packed(graph: Graph) -> tuple[Packed, Run] | None:

@@ -18,8 +18,9 @@ from gradtape.runtime.convert import convert
 from gradtape.runtime.dispatch import unary
 from gradtape.runtime.jacobian import Choice, chosen
 from gradtape.runtime.pullback import Backward, Reads, traced_backward
-from gradtape.runtime.record import Path, Recorder, TrieNode
+from gradtape.runtime.record import Path, Recorder
 from gradtape.runtime.tensor import Tensor
+from gradtape.runtime.trie import TrieNode
 from gradtape.transforms.rows.builder import Builder
 from gradtape.transforms.rows.leaving import dense
 from gradtape.transforms.rows.products import (

@@ -19,6 +19,7 @@ from gradtape.runtime.convert import is_shared
 from gradtape.runtime.places import line_of, place_at, place_of, user_frame
 from gradtape.runtime.state import STATE, new_id
 from gradtape.runtime.tensor import SymbolicTensor, SymbolicTensorError, Tensor, wrap
+from gradtape.runtime.trie import Trie
 from gradtape.transforms.dependence import leaves
 
 if TYPE_CHECKING:
@@ -164,6 +165,7 @@ class FunctionTracer(Tracer):
         self.unknown: Sequence[Value] = ()  # the cotangents of a rule that is traced
         self.assigned: dict[int, Any] = {}
         self.created: list[Any] | None = None  # the variables that it makes; None: a block of a function
+        self.trie = Trie()  # of what tapes in a whole function record: that is traced once, and then not needed
         self.is_block = False  # it may run often, or not at all
         self.counters: dict[int, tuple[int, bool]] = {}  # of a loop, by id: how many numbers; it goes through them all
         self.creates_no_more = ""  # why it must not make any
@@ -253,6 +255,14 @@ def evaluated(t: SymbolicTensor) -> Tensor:
     """A tensor that does not depend on the inputs of the function that is being traced, with its value."""
     array = t._tracer.evaluated(t)
     return wrap(array if t._aval.shape else array[()], t._aval)
+
+
+def whole_function() -> FunctionTracer | None:
+    """The tracer of the function that is being traced around all others."""
+    for tracer in STATE.tracers:
+        if isinstance(tracer, FunctionTracer) and tracer.created is not None:
+            return tracer
+    return None
 
 
 def creating() -> list[Any] | None:

@@ -4,6 +4,7 @@ saving."""
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 from typing import Any, Protocol
 
@@ -74,7 +75,7 @@ def _used(graph: Graph, captured: list[Tensor]) -> tuple[Graph, list[Tensor]]:
 
 def _results(trace: Trace) -> dict[str, Any]:
     """The structure that a call gives, with the number of a tensor, or null, at each leaf."""
-    numbers = iter(range(len(trace.results.tensors)))
+    numbers = itertools.count()
     leaves = [next(numbers) if held else None for held in trace.results.held]
     spec = trace.results.spec
     return write_structure(leaves[0] if spec is None else optree.tree_unflatten(spec, leaves), lambda leaf: leaf)

@@ -76,6 +76,7 @@ class Trace:
         self.created = tracer.created
         self.assigned = list(tracer.assigned.values())
         outputs = [*self.results.tensors, *(tracer.present[v._id] for v in self.assigned)]
+        self.results.tensors = []  # these belong to the tracer, and all that it made to them
         graph, captured = tracer.graph(outputs)
         self.variables = [v for v, _ in tracer.variables.values()]
         inputs: list[Value] = [

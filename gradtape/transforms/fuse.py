@@ -43,8 +43,9 @@ SIBLING_PASSES: GroupPasses = (
     ("add up beside what reads the same", adopt_siblings),
     ("single numbers beside others", gather_numbers),
 )
-Passes = tuple[tuple[str, Callable[[Cluster], Cluster]], ...]
-CLUSTER_PASSES: Passes = (("gather numbers", gathered),)
+CLUSTER_PASSES: tuple[tuple[str, Callable[[Cluster], Cluster]], ...] = (("gather numbers", gathered),)
+
+Known = dict[tuple[Cluster, tuple[str, ...]], Cluster]  # what the passes made of the clusters of a graph
 
 
 def fuse(graph: Graph, spells: Spells, alone: int = ALONE, sinks: bool = True, siblings: bool = False) -> Graph:
@@ -97,6 +98,7 @@ def _assembled(graph: Graph, groups: Sequence[Group], within: Callable[[Step], S
     users = _users(graph)
     new: dict[int, Value] = {id(v): v for v in graph.inputs}
     done: set[int] = set()
+    known: Known = {}
 
     def value(v: Value) -> Value:
         """Made anew, with all that it needs: without recursion, since graphs are deep."""
@@ -116,7 +118,7 @@ def _assembled(graph: Graph, groups: Sequence[Group], within: Callable[[Step], S
                 _again(top.node, within(top.node.step), new)
             elif id(group) not in done:
                 done.add(id(group))
-                _fused(group, inputs, _results(group, users, graph), new)
+                _fused(group, inputs, _results(group, users, graph), new, known)
             else:
                 raise AssertionError("a value that only its cluster reads was asked for")
         return new[id(v)]
@@ -131,8 +133,10 @@ def _again(node: Node, step: Step, new: dict[int, Value]) -> None:
     new.update((id(v), r) for v, r in zip(node.outputs, results, strict=True))
 
 
-def _fused(group: Group, inputs: Sequence[Value], results: Sequence[Value], new: dict[int, Value]) -> None:
-    step = fused_step(Graph(inputs, results), cluster_of(group, inputs, results))
+def _fused(
+    group: Group, inputs: Sequence[Value], results: Sequence[Value], new: dict[int, Value], known: Known
+) -> None:
+    step = fused_step(Graph(inputs, results), _passed(cluster_of(group, inputs, results), known))
     made = apply(step, [new[id(v)] for v in inputs])
     new.update((id(v), r) for v, r in zip(results, made, strict=True))
 
@@ -234,18 +238,20 @@ def cluster_of(group: Group, inputs: Sequence[Value], results: Sequence[Value]) 
             code.append(Operation(node.step.op.name, args, out.aval.dtype))
     loops = tuple(Loop(n, k in group.reduced) for k, n in enumerate(group.loops))
     writes = tuple(_write(group, v, made, sinks) for v in results)
-    cluster = collapsed(Cluster(loops, tuple(accesses), tuple(code), writes))
-    return _passed(cluster, CLUSTER_PASSES, tuple(repr(e.leaf) for e in cluster.code if e.op == "number"))
+    return collapsed(Cluster(loops, tuple(accesses), tuple(code), writes))
 
 
-@functools.lru_cache(maxsize=512)  # a loop of Python that is written out has the same clusters over and over
-def _passed(cluster: Cluster, passes: Passes, numbers: tuple[str, ...]) -> Cluster:
-    """A cluster, of these `numbers` (0 and -0 are equal), behind the passes; the same object for equal ones."""
-    for name, rewrite in passes:
-        before, cluster = cluster, rewrite(cluster)
-        if cluster is not before:
-            show("passes", name, functools.partial(_change, before, cluster))
-    return cluster
+def _passed(cluster: Cluster, known: Known) -> Cluster:
+    """A cluster behind the passes; the same object for equal ones, of which a loop of Python that is written out has
+    many."""
+    key = (cluster, tuple(repr(e.leaf) for e in cluster.code if e.op == "number"))  # 0 and -0 are equal
+    if key not in known:
+        for name, rewrite in CLUSTER_PASSES:
+            before, cluster = cluster, rewrite(cluster)
+            if cluster is not before:
+                show("passes", name, functools.partial(_change, before, cluster))
+        known[key] = cluster
+    return known[key]
 
 
 def _change(before: Cluster, after: Cluster) -> str:

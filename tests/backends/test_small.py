@@ -14,7 +14,7 @@ import gradtape as tf
 from gradtape.backends.clusters import POLICY, FusedKernel
 from gradtape.backends.cpu import lower
 from gradtape.backends.program import compile_graph
-from gradtape.backends.small import SmallProgram
+from gradtape.backends.small import Held, SmallProgram
 from gradtape.ir.graph import Graph
 from gradtape.kernels.programs import Program
 from gradtape.kernels.spelling import spells
@@ -36,7 +36,7 @@ def runs(f: Callable[..., Any], *arguments: Any) -> tuple[Any, Any, Graph]:
     graph = concrete.graph
     plain = concrete.trace.compiled.kernel
     program = plain.program if isinstance(plain, SmallProgram) else plain
-    return in_one(graph, lambda: program), program, graph
+    return in_one(Held(graph), lambda: program), program, graph
 
 
 def arrays_of(graph: Graph, seed: int = 0) -> list[Any]:
@@ -177,7 +177,7 @@ def test_many_steps_are_fused_only_where_no_function_comes(way: str, monkeypatch
     monkeypatch.setattr(small, "MANY", 5)
     monkeypatch.setattr(POLICY, "compile", way)
     made: list[int] = []
-    one = in_one(graph, lambda: made.append(1) or program)  # type: ignore[func-returns-value]
+    one = in_one(Held(graph), lambda: made.append(1) or program)  # type: ignore[func-returns-value]
     arrays = arrays_of(graph)
     for a, b in zip(one(*arrays), program(*arrays), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-14)
@@ -199,7 +199,7 @@ def test_no_step_of_what_ran_op_by_op_stays() -> None:
     def fused() -> Any:
         return compile_graph(fuse(graph, spells), lower)
 
-    one = SmallProgram(graph, fused, fused, 1.0, small.packed)
+    one = SmallProgram(Held(graph), fused, fused, 1.0, small.packed)
     POLICY.compile = "never"
     one(*arrays)
     assert kernels() > before

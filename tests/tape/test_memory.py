@@ -12,7 +12,7 @@ import pytest
 
 import gradtape as tf
 from gradtape.backends import clusters
-from gradtape.runtime.record import TRIE
+from gradtape.runtime.trie import TRIE
 
 Chain = Callable[[Any], list[Any]]
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import gradtape as tf
-from gradtape.runtime import backward, record
+from gradtape.runtime import backward, trie
 from gradtape.transforms import differentiate
 
 
@@ -21,7 +21,7 @@ def built() -> Callable[[], tuple[int, int]]:
         seen[:] = now
         return answer
 
-    record.TRIE.clear()
+    trie.TRIE.clear()
     seen = [0, 0]
     since()
     return since
@@ -190,19 +190,19 @@ def test_a_plan_in_use_outlives_others(monkeypatch: pytest.MonkeyPatch, built: A
 
 
 def test_a_trie_that_starts_anew_keeps_the_answers_right(monkeypatch: pytest.MonkeyPatch) -> None:
-    record.TRIE.clear()
-    monkeypatch.setattr(record, "MAX_NODES", 10)
+    trie.TRIE.clear()
+    monkeypatch.setattr(trie, "MAX_NODES", 10)
     for n in (3, 5, 9, 30, 5, 3, 30):
         got, want = power(n)
         assert got == want
-        assert record.TRIE.size <= 10
+        assert trie.TRIE.size <= 10
 
 
 def test_clearing_while_tapes_record_is_no_harm() -> None:
     v = tf.Variable(2.0)
     with tf.GradientTape(persistent=True) as tape:
         y = v * v
-        record.TRIE.clear()
+        trie.TRIE.clear()
         backward.PROGRAMS.clear()
         z = y * v
         first = tape.gradient(z, v)

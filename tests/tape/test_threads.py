@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import gradtape as tf
-from gradtape.runtime.record import TRIE
+from gradtape.runtime.trie import TRIE
 
 
 def in_thread(f: Callable[[], Any]) -> Any:
