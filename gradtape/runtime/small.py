@@ -9,8 +9,8 @@ from typing import Any
 from gradtape.backends.clusters import PER_CALL
 from gradtape.backends.cpu import lower
 from gradtape.backends.packed import Packed, is_packable, is_view
-from gradtape.backends.program import compile_graph
 from gradtape.backends.small import MANY, Holder, SmallProgram
+from gradtape.backends.stepping import stepping
 from gradtape.ir.graph import Graph, Node, Value
 from gradtape.ir.show import show
 from gradtape.kernels.spelling import spells_small
@@ -45,7 +45,7 @@ def in_one(holder: Holder, make: Callable[[], Run]) -> Run:
 
 def _as_it_is(holder: Holder) -> Run:
     show("plan", "what runs until it is one function", lambda: plan_text(holder.graph))
-    return compile_graph(holder.graph, lower)
+    return stepping(holder.graph, lower)
 
 
 def packed(graph: Graph) -> tuple[Packed, Run] | None:
