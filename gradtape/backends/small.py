@@ -123,12 +123,19 @@ class SmallProgram:
         if ticket.function is None and POLICY.compile != "now":
             self.asked, self.fault = None, RuntimeError(str(ticket.error))
         else:
-            self.native, self.waits = with_function(packed, ticket.wait().bind, tail, Memory(packed)), False
-            self.asked = self.made = None
+            bind = ticket.wait().bind
             if self.size > 1:
-                self.holder.fold()
-                gc.collect()  # the graphs on the way to it, which are cycles
-                trim()
+                self._let_go()  # before there is more that stays, and would lie between what goes
+            self.native, self.waits = with_function(packed, bind, tail, Memory(packed)), False
+            self.asked = self.made = None
+
+    def _let_go(self) -> None:
+        """Give back the memory of what there was on the way to the function."""
+        self.asked = self.made = None
+        self.holder.fold()
+        if gc.isenabled():
+            gc.collect()  # graphs are cycles
+        trim()
 
 
 class Memory:
