@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -103,10 +103,10 @@ class SmallProgram:
             if now:
                 raise fault
             warn_of(fault)
-        if self.asked is not None:
-            packed, tail, ticket = self.asked
-            if now or ticket.done.is_set():
-                self._take(packed, tail, ticket)
+        asked = self.asked
+        if asked is not None and (now or asked[2].done.is_set()):
+            del asked
+            self._take()
 
     def _ask(self) -> None:
         try:
@@ -119,19 +119,24 @@ class SmallProgram:
         except Exception as e:  # noqa: BLE001, told to who calls next: this may be the compiler's thread
             self.fault = e
 
-    def _take(self, packed: Packed, tail: Run, ticket: Ticket) -> None:
+    def _take(self) -> None:
+        asked = self.asked
+        if asked is None:  # another thread has taken it
+            return
+        packed, tail, ticket = asked
         if ticket.function is None and POLICY.compile != "now":
             self.asked, self.fault = None, RuntimeError(str(ticket.error))
-        else:
-            bind = ticket.wait().bind
-            if self.size > 1:
-                self._let_go()  # before there is more that stays, and would lie between what goes
-            self.native, self.waits = with_function(packed, bind, tail, Memory(packed)), False
-            self.asked = self.made = None
+            return
+        bind, memory = ticket.wait().bind, Memory(packed)
+        self.asked = None
+        if self.size > 1:
+            del asked, packed
+            self._let_go()
+        self.native, self.waits, self.made = with_function(memory, bind, tail), False, None
 
     def _let_go(self) -> None:
         """Give back the memory of what there was on the way to the function."""
-        self.asked = self.made = None
+        self.made = None
         self.holder.fold()
         if gc.isenabled():
             gc.collect()  # graphs are cycles
@@ -139,11 +144,12 @@ class SmallProgram:
 
 
 class Memory:
-    """The workspaces of a packed graph: what is in them when a call begins, and behind it the rows of stacks. How many
-    rows there may be is found out by running short of them."""
+    """What a packed graph is to its calls: its table and numbers; its workspaces, what is in them when a call begins,
+    and behind it the rows of stacks. How many rows there may be is found out by running short of them."""
 
     def __init__(self, packed: Packed) -> None:
-        self.registers, self.rooms = np.array(packed.registers, np.int64), packed.rooms
+        self.constant = packed.program.table(packed.registers), np.array(packed.program.numbers, np.float64)
+        self.registers, self.rooms, self.passed = np.array(packed.registers, np.int64), packed.rooms, packed.passed
         self.spaces = list(packed.program.spaces)
         self.templates = [np.zeros(packed.sizes.get(d, 0), d.numpy_dtype) for d in self.spaces]
         self.moves = bool(packed.program.jumps)
@@ -189,12 +195,12 @@ class Memory:
 class Workspace:
     """The memory of one call at a time, and the call: its arguments are the same every time."""
 
-    def __init__(self, memory: Memory, constant: Sequence[Any], bind: Bind) -> None:
+    def __init__(self, memory: Memory, bind: Bind) -> None:
         self.layout = memory.now
         registers, sizes = self.layout
         self.spaces = [np.empty(n, t.dtype) for n, t in zip(sizes, memory.templates, strict=True)]
         self.registers = registers.copy()
-        self.call = bind(*self.spaces, *constant, self.registers)
+        self.call = bind(*self.spaces, *memory.constant, self.registers)
         self.inputs = [(k, self.view(place)) for k, place in memory.inputs]
         self.bytes = sum(s.nbytes for s in self.spaces)
         self.begin(memory)
@@ -216,22 +222,21 @@ class Workspace:
         return [self.view(place) for place in memory.outputs]
 
 
-def with_function(packed: Packed, bind: Bind, tail: Run, memory: Memory) -> Run:
+def with_function(memory: Memory, bind: Bind, tail: Run) -> Run:
     """The program of arrays; None where an operand was beyond what its operations take, or loops were longer than
     there is room for. `bind` gives the function as a call with these arguments, `tail` makes the results from what they
     show."""
-    constant = packed.program.table(packed.registers), np.array(packed.program.numbers, np.float64)
     free: list[Workspace] = []  # each is in one call at a time
-    moves, passed = memory.moves, packed.passed
+    moves, passed = memory.moves, memory.passed
 
     def run(*arrays: Any) -> Any:
         while True:
             try:
                 held = free.pop()
             except IndexError:
-                held = Workspace(memory, constant, bind)
+                held = Workspace(memory, bind)
             if held.layout is not memory.now:  # another thread needed more room
-                held = Workspace(memory, constant, bind)
+                held = Workspace(memory, bind)
             elif moves:
                 held.begin(memory)
             for k, place in held.inputs:

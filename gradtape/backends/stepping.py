@@ -16,27 +16,23 @@ Lower = Callable[[Any], Callable[..., Any]]
 def stepping(graph: Graph, lower: Lower) -> Callable[..., tuple[Any, ...]]:
     """The function (*arrays) -> tuple of arrays of a graph; `lower` gives the function of a step."""
     places = _Places(graph)
-    steps = [(lower(n.step), *places.of(at, n), _is_single(n)) for at, n in enumerate(graph.nodes)]
+    once: dict[Any, Any] = {}  # what a loop of Python wrote out is often the same
+    steps = [once.setdefault(s, s) for s in ((lower(n.step), *places.of(at, n)) for at, n in enumerate(graph.nodes))]
     results = [places.place[id(v)] for v in graph.outputs]
     more = [None] * (places.count - len(graph.inputs))
 
     def run(*arrays: Any) -> tuple[Any, ...]:
         held = [*arrays, *more]
-        for function, reads, writes, single in steps:
+        for function, reads, write, writes in steps:
             made = function(*[held[k] for k in reads])
-            if single:
-                held[writes[0]] = made
+            if write is not None:
+                held[write] = made
             else:
                 for k, a in zip(writes, made, strict=True):
                     held[k] = a
         return tuple([held[k] for k in results])
 
     return run
-
-
-def _is_single(node: Node) -> bool:
-    """Whether a step answers with an array, and not with a tuple, which a program's results always are."""
-    return len(node.outputs) == 1 and not isinstance(node.step.op, Call | Fused)
 
 
 class _Places:
@@ -50,14 +46,17 @@ class _Places:
         self.last.update((id(v), len(graph.nodes)) for v in graph.outputs)
         self.free: list[int] = []
 
-    def of(self, at: int, node: Node) -> tuple[list[int], list[int]]:
-        """The places that a step reads and writes, in the order of the program."""
-        reads = [self.place[id(v)] for v in node.inputs]
+    def of(self, at: int, node: Node) -> tuple[tuple[int, ...], int | None, tuple[int, ...]]:
+        """The places that a step reads, and the one that it writes, or those of which it answers with a tuple; it is
+        asked of one step after the other."""
+        reads = tuple([self.place[id(v)] for v in node.inputs])
         self.free += {self.place[id(v)] for v in node.inputs if self.last[id(v)] == at}
-        writes = [self._next() for _ in node.outputs]
+        writes = tuple([self._next() for _ in node.outputs])
         self.place.update(zip(map(id, node.outputs), writes, strict=True))
         self.free += [self.place[id(v)] for v in node.outputs if id(v) not in self.last]
-        return reads, writes
+        if len(writes) == 1 and not isinstance(node.step.op, Call | Fused):  # the results of a program are a tuple
+            return reads, writes[0], ()
+        return reads, None, writes
 
     def _next(self) -> int:
         if self.free:

@@ -107,7 +107,7 @@ def run(graph: Graph, arrays: Sequence[Any]) -> Any:
     if found is None:
         return None
     laid_out, tail = found
-    return with_function(laid_out, interpreted(laid_out), tail, Memory(laid_out))(*arrays)
+    return with_function(Memory(laid_out), interpreted(laid_out), tail)(*arrays)
 
 
 def compare(graph: Graph, arrays: Sequence[Any], rtol: float = 1e-9) -> bool:
@@ -180,7 +180,7 @@ def native(graph: Graph) -> tuple[Callable[..., Any], Memory, list[int]]:
         return call
 
     memory = Memory(laid_out)
-    return with_function(laid_out, noted, tail, memory), memory, answers
+    return with_function(memory, noted, tail), memory, answers
 
 
 def spiral(x: Any, m: Any, y: Any, k: Any) -> Any:
