@@ -62,7 +62,7 @@ demo: $(VENV)/demo-installed
 test: $(VENV)/dev-installed
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal --doctest-modules tests gradtape
 
-# All but the folders that tests/devices.py names, each with the reason why a device changes nothing there. Kernels are
+# All but the folders and files that tests/devices.py names, each with the reason why a device changes nothing there. Kernels are
 # kept from one run to the next (tests/cuda_emulator), so that the second is faster.
 test-emulated: $(VENV)/dev-installed
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal --device emulated --doctest-modules tests gradtape

@@ -13,21 +13,40 @@ from tests.op_table.tally import table
 
 EXECUTED = "executed on the device"
 SESSION = {"device": "cpu"}  # what `--device` says
-# What in this folder runs the same code whatever device the tensors of a process are on, and why.
-ALIKE = {
-    "accuracy": "functions of the host against many digits",
-    "backends": "backends by themselves; those of a device stand beside those of the host",
-    "benchmarks": "the harness, without its workloads",
-    "cuda_emulator": "the emulated device itself",
-    "docker": "files of images",
-    "docs": "generated pages",
-    "doctor": "answers of processes that are started for them",
-    "kernels": "texts of kernels, and those of the host and of a device by themselves",
-    "op_table": "ops on the host; `backends/cuda` has the same samples on the device",
-    "structure": "the files of the project",
-    "test_cli.py": "the command, which makes no tensors",
-    "tools": "the device that a tool makes for itself",
-    "transforms": "graphs to graphs, and these on the host",
+
+
+def files(folder: str, names: str) -> tuple[str, ...]:
+    return tuple(f"{folder}/test_{name}.py" for name in names.split())
+
+
+BY_THE_HOST = (
+    "derivatives edges errors graph_ops halves host_loops layouts programs residuals rows simplify unknown_shapes "
+    "values window_loops"
+)
+OF_GRAPHS = (
+    "branches_and_loops dense_terms fuse gathering inner_factors layout_steps loops_made_smaller picking postponing "
+    "random_graphs random_rows reordering row_algebra row_terms tiling turning"
+)
+# What runs the same code whatever device the tensors of a process are on, folders and files, and why.
+ALIKE: dict[tuple[str, ...], str] = {
+    ("accuracy",): "functions of the host against many digits",
+    files(
+        "backends", "assembling blocks choosing contractions memory one_thread outer"
+    ): "the host's backend by itself",
+    files("backends", "kernels_in_programs small small_loops without_kernels"): "programs of the host's kernels",
+    ("backends/cuda",): "a device's backend by itself, on a device of its own",
+    ("benchmarks",): "the harness, without its workloads",
+    ("cuda_emulator",): "the emulated device itself",
+    ("docker",): "files of images",
+    ("docs",): "generated pages",
+    ("doctor",): "answers of processes that are started for them",
+    ("kernels",): "texts of kernels, and those of the host and of a device by themselves",
+    files("op_table", BY_THE_HOST): "ops by the host's backend; `backends/cuda` has the same samples on a device",
+    files("op_table", "faults_are_seen table"): "declarations of ops, and the tests of them",
+    ("structure",): "the files of the project",
+    ("test_cli.py",): "the command, which makes no tensors",
+    ("tools",): "the device that a tool makes for itself",
+    files("transforms", OF_GRAPHS): "graphs to graphs, and these by the host's backend",
 }
 
 
@@ -68,7 +87,7 @@ def examples(on_the_host: int) -> int:
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """On another device than the host, leave out what would be the same once more; the summary names it."""
-    again = config.getoption("--device") != "cpu" and folder_of(collection_path, config) in ALIKE
+    again = config.getoption("--device") != "cpu" and is_alike(collection_path, config)
     return True if again else None
 
 
@@ -81,10 +100,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.skip(reason=f"on the host only: {mark.args[0]}"))
 
 
-def folder_of(path: Path, config: pytest.Config) -> str:
-    """The folder or file of `tests` that a path is in or is; "" for those elsewhere."""
-    parts = path.relative_to(config.rootpath).parts if path.is_relative_to(config.rootpath) else ()
-    return parts[1] if len(parts) > 1 and parts[0] == "tests" else ""
+def is_alike(path: Path, config: pytest.Config) -> bool:
+    """Whether a path is in `ALIKE`, or in a folder that is."""
+    tests = config.rootpath / "tests"
+    parts = path.relative_to(tests).parts if path.is_relative_to(tests) else ()
+    found = {"/".join(parts[:n]) for n in range(1, len(parts) + 1)}
+    return any(found & set(names) for names in ALIKE)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -129,8 +150,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     devices than the host, also what was left out."""
     if terminalreporter.config.getoption("--device") != "cpu":
         terminalreporter.section("not repeated on this device, since they run the same code")
-        for folder, reason in ALIKE.items():
-            terminalreporter.line(f"tests/{folder}: {reason}")
+        for names, reason in ALIKE.items():
+            terminalreporter.line(f"{', '.join(f'tests/{name}' for name in names)}: {reason}")
     kernels: Counter[str] = Counter()
     calls: dict[str, Counter[str]] = {}
     for group in terminalreporter.stats.values():

@@ -14,6 +14,7 @@ import gradtape as tf
 from gradtape.runtime.devices import DEVICES
 from tests.cuda_emulator import cupy_stand_in
 from tests.cuda_emulator.devices import emulated
+from tests.devices import ALIKE
 
 ROOT = Path(__file__).parents[2]
 HOST, GPU = "/job:localhost/replica:0/task:0/device:CPU:0", "/job:localhost/replica:0/task:0/device:GPU:0"
@@ -80,6 +81,11 @@ def test_gradtape_as_a_module_on_the_emulated_device() -> None:
     program = "import tests.on_emulated as tf; print(tf.constant([1.0]).device, tf.keras.__name__, tf.float32.name)"
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT)
     assert ran.stdout.split() == [GPU, "gradtape.keras", "float32"]
+
+
+def test_what_is_left_out_on_other_devices_exists() -> None:
+    missing = [name for names in ALIKE for name in names if not (ROOT / "tests" / name).exists()]
+    assert not missing, f"tests/devices.py names {missing}"
 
 
 def test_scopes_end(gpu: None) -> None:
