@@ -16,6 +16,7 @@ import numpy as np
 from gradtape.ir.graph import Graph, Node, Value, order
 from gradtape.ops.call import Effectful, HostRule
 from gradtape.ops.op import constant
+from gradtape.runtime.collector import put_off
 from gradtape.runtime.compiled import CompiledGraph
 from gradtape.runtime.indexed_slices import IndexedSlices
 from gradtape.runtime.record import Path, Recorder
@@ -127,7 +128,8 @@ class Programs:
             found.used = True
             return found
         COUNTS["built"] += 1
-        found = build()
+        with put_off():
+            found = build()
         with self.lock:
             node.keep(key, found)
             if node.trie is not TRIE:  # it is gone when the function has been traced

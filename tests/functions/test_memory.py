@@ -82,6 +82,7 @@ def test_a_graph_that_was_put_away_is_the_same(f: Any) -> None:
     assert not {*graph.nodes} & {*again.nodes}
 
 
+@pytest.mark.host("kernels of the host")
 def test_the_graph_of_a_compiled_program_is_put_away_until_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(POLICY, "compile", "now")
     for module in (small, deciding):
