@@ -33,7 +33,9 @@ ALIKE: dict[tuple[str, ...], str] = {
     files(
         "backends", "assembling blocks choosing contractions memory one_thread outer"
     ): "the host's backend by itself",
-    files("backends", "kernels_in_programs small small_loops stepping without_kernels"): "programs of the host's kernels",
+    files(
+        "backends", "kernels_in_programs small small_loops stepping without_kernels"
+    ): "programs of the host's kernels",
     ("backends/cuda",): "a device's backend by itself, on a device of its own",
     ("benchmarks",): "the harness, without its workloads",
     ("cuda_emulator",): "the emulated device itself",
