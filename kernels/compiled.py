@@ -47,6 +47,10 @@ class Source(Protocol):
     def vectors(self) -> int:
         """How many vectors its loops work on side by side; 0: as the compiler likes."""
 
+    @property
+    def streamed(self) -> bool:
+        """Whether its results go past the cache: they begin with a line, and so does each part that a thread does."""
+
 
 class Ticket:
     """A kernel that was asked for: `function` is None until it is compiled; `error` says why it never will be."""
@@ -87,7 +91,8 @@ class Compiler:
 
     def request(self, source: Source) -> Ticket:
         """The ticket of a source; the first request begins to compile it."""
-        key = key_of(source.text, source.parameters, OPTIONS | {"vectors": source.vectors})
+        how = OPTIONS | {"vectors": source.vectors, "streamed": source.streamed}
+        key = key_of(source.text, source.parameters, how)
         with self.lock:
             found = self.tickets.get(key)
             if found is None:
@@ -142,7 +147,9 @@ class Compiler:
 def request_of(ticket: Ticket) -> TextRequest:
     """What a ticket wants compiled."""
     source = ticket.source
-    return TextRequest(ticket.name, ticket.text, source.parameters, source.answer, source.vectors, OPTIONS)
+    return TextRequest(
+        ticket.name, ticket.text, source.parameters, source.answer, source.vectors, source.streamed, OPTIONS
+    )
 
 
 COMPILER = Compiler()
@@ -154,6 +161,7 @@ class KernelSource:
 
     kernel: Kernel
     reads: tuple[DType, ...]
+    streamed: bool = False
 
     @property
     def text(self) -> str:

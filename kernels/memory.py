@@ -10,12 +10,14 @@ import os
 import sys
 import threading
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 LARGE = 1 << 20  # bytes from which arrays are pooled
 SLACK = 1.25  # a block may be this much larger than what is asked for
+LINE = 64  # bytes of a line of the cache
 KEPT = 1 << 31  # bytes of free blocks that are kept at most, unless a quarter of the memory is less
 
 Block = np.ndarray[Any, Any]
@@ -120,14 +122,27 @@ def bytes_of(shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
     return size
 
 
+def fresh(size: int, made: Callable[..., Block] = np.empty) -> Block:
+    """A new block of so many bytes, from the beginning of a line of the cache on."""
+    whole = made(size + LINE, np.uint8)
+    start = -whole.ctypes.data % LINE
+    return whole[start : start + size]
+
+
 def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Block:
     """An array with anything in it; a large one comes from the pool."""
     size = bytes_of(shape, dtype)
     if size < LARGE:
         return np.empty(shape, dtype)
     found = POOL.take(size)
-    block = np.empty(size, np.uint8) if found is None else found[0]
+    block = fresh(size) if found is None else found[0]
     return np.asarray(Lease(POOL, block, size)).view(dtype).reshape(shape)
+
+
+def lined(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Block:
+    """The same, from the beginning of a line of the cache on."""
+    found = empty(shape, dtype)
+    return found if found.ctypes.data % LINE == 0 else fresh(found.nbytes).view(dtype).reshape(shape)
 
 
 class _Holder:

@@ -20,6 +20,7 @@ import numpy as np
 
 from gradtape.kernels import arguments, vector_math
 from gradtape.kernels.arguments import Array, Integers, Parameter
+from gradtape.kernels.streaming import past_the_cache
 
 HEADER = 64  # bytes before the elements of an array that a function makes: what Numba notes of it
 WORD = 8  # bytes
@@ -39,7 +40,7 @@ def maker() -> str:
     """What makes object code, and from which functions: what is on disk belongs to one of these. Numba is not imported
     for this."""
     settings = [f"{k}={v}" for k, v in sorted(os.environ.items()) if k.startswith("NUMBA_") and k not in ELSEWHERE]
-    modules = ("objects", "arguments", "requests", "spelling")
+    modules = ("objects", "arguments", "requests", "spelling", "streaming")
     own = [Path(__file__).with_name(f"{name}.py").read_bytes() for name in modules]
     words = [_version("numba"), _version("llvmlite"), vector_math.version(), hashlib.sha256(b"".join(own)).hexdigest()]
     return " ".join([*words, str(arguments.HEAD), *settings])
@@ -60,9 +61,10 @@ def object_code(
     parameters: Sequence[Parameter],
     answer: np.dtype[Any] | None,
     options: Mapping[str, Any],
+    streamed: bool = False,
 ) -> ObjectCode:
     """A function of such parameters as object code whose entry has this name; `answer`: what it returns, a
-    bool or an integer.
+    bool or an integer; `streamed`: its results go past the cache.
 
     Raises:
       ValueError: it holds addresses of this process.
@@ -74,7 +76,7 @@ def object_code(
         if any(v.name.startswith("numba.dynamic.globals") for v in module.global_variables):
             raise ValueError(f"`{function.__name__}` holds addresses of this process, which no other can use.")
         calls = [f.name for f in module.functions if f.is_declaration and not f.name.startswith("llvm.")]
-        return ObjectCode(target.emit_object(module), tuple(calls))
+        return ObjectCode(target.emit_object(past_the_cache(module) if streamed else module), tuple(calls))
 
 
 def optimized(

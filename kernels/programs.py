@@ -157,6 +157,7 @@ class ProgramSource:
     text: str
     spaces: tuple[DType, ...]
     vectors = 0
+    streamed = False
 
     @property
     def answer(self) -> np.dtype[Any]:

@@ -36,11 +36,12 @@ class TextRequest:
     parameters: Sequence[Parameter]
     answer: np.dtype[Any] | None
     vectors: int
+    streamed: bool
     options: Mapping[str, Any]
 
     def object_code(self) -> ObjectCode:
         with side_by_side(self.vectors):
-            return object_code(self.function(), self.name, self.parameters, self.answer, self.options)
+            return object_code(self.function(), self.name, self.parameters, self.answer, self.options, self.streamed)
 
     def function(self) -> Callable[..., Any]:
         """The kernel as a Python function."""

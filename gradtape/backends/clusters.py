@@ -19,10 +19,11 @@ from gradtape.kernels.arguments import Entry, answered
 from gradtape.kernels.compiled import COMPILER, KernelSource, Ticket
 from gradtape.kernels.kernel import Kernel, partial_dtype
 from gradtape.kernels.loops import SHARE, share, sharing
-from gradtape.kernels.memory import LARGE, POOL, bytes_of, trim
+from gradtape.kernels.memory import LARGE, LINE, POOL, bytes_of, lined, trim
 from gradtape.kernels.render import render
 from gradtape.kernels.schedule import CHEAP
 from gradtape.kernels.spelling import is_limited
+from gradtape.kernels.streaming import is_streamed
 from gradtape.ops.op import Step
 
 PATIENCE = 0.02  # seconds of NumPy's work (estimated) in one step from which its kernel is worth compiling
@@ -86,6 +87,7 @@ class FusedKernel:
         self.step, self.program, self.over = step, program, dict(over or {})
         self.cluster: Cluster = with_overs(by_the_way(step.params["cluster"]), self.over)
         self.shapes = [(v.aval.dims, v.aval.dtype.numpy_dtype) for v in step.params["graph"].outputs]
+        self.streamed = not self.over and is_streamed(self.cluster)
         dear = sum(e.op not in CHEAP for e in self.cluster.code if e.op not in LEAVES)
         elements = (self.cluster.work + DEAR * dear) * self.cluster.size
         self.estimate = self.cluster.work * PER_CALL + elements * PER_ELEMENT
@@ -145,7 +147,8 @@ class FusedKernel:
     def ask(self, anywhere: bool) -> tuple[Kernel, Ticket]:
         """The kernel of this cluster, and the ticket of all clusters that have its text."""
         kernel = render(self.cluster, anywhere)
-        return kernel, COMPILER.request(KernelSource(kernel, tuple(r.access.dtype for r in self.cluster.reads)))
+        dtypes = tuple(r.access.dtype for r in self.cluster.reads)
+        return kernel, COMPILER.request(KernelSource(kernel, dtypes, self.streamed))
 
 
 class Native:
@@ -168,8 +171,9 @@ class Native:
     def shared(self, *arrays: Any) -> tuple[Any, ...]:
         """The results; threads share the work."""
         over = self.fused.over
+        made = lined if self.fused.streamed else empty
         results = [
-            _writable(arrays[over[j]]) if j in over else empty(shape, dtype)
+            _writable(arrays[over[j]]) if j in over else made(shape, dtype)
             for j, (shape, dtype, _) in enumerate(self.outs)
         ]
         writes = [_bits(r) for r, (_, _, w) in zip(results, self.outs, strict=True) if w.monoid is None]
@@ -213,7 +217,8 @@ class Native:
             if k in over:
                 lines.append(f"    w{k} = writable(x{over[k]})")
             elif w.monoid is None:
-                env[f"empty{k}"] = empty if bytes_of(shape, dtype) >= LARGE else np.empty
+                made = empty if bytes_of(shape, dtype) >= LARGE else np.empty
+                env[f"empty{k}"] = lined if self.fused.streamed else made
                 lines.append(f"    w{k} = empty{k}(shape{k}, dtype{k})")
             else:
                 env[f"start{k}"] = _start(w, size_of(shape))
@@ -245,8 +250,13 @@ class Native:
     def _whole(self, writes: Sequence[Any], given: Sequence[Any]) -> bool:
         """Every element is written by itself: threads share the split loop."""
         function = self.function
-        far: list[Any] = []
-        share(self.extent, self.elements, lambda a, b: far.append(function(*writes, *given, a, b)))
+        extent, far = self.extent, []
+        step = LINE if self.fused.streamed else 1  # a line has so many elements at most
+
+        def run(a: int, b: int) -> None:
+            far.append(function(*writes, *given, a * step, min(b * step, extent)))
+
+        share(-(-extent // step), self.elements, run)
         return any(far)
 
     def _in_parts(self, writes: Sequence[Any], given: Sequence[Any], results: list[Any]) -> bool:

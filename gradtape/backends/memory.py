@@ -36,7 +36,7 @@ def zeros(shape: tuple[int, ...], dtype: np.dtype[Any], written: Sequence[Part] 
         note = Written(size, np.dtype(dtype), tuple(written))
     found = host.POOL.take(size)
     if found is None:
-        block = np.zeros(size, np.uint8)  # pages that nobody has touched yet
+        block = host.fresh(size, np.zeros)  # pages that nobody has touched yet
     else:
         block, known = found
         _clear(block, size, known)
