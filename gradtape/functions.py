@@ -16,7 +16,7 @@ import optree
 
 from gradtape.ir.aval import Aval
 from gradtape.ir.bounded import Bounded
-from gradtape.ir.errors import UnknownShapeError
+from gradtape.ir.errors import InvalidArgumentError, InvalidWhileTracedError, UnknownShapeError
 from gradtape.runtime.convert import convert
 from gradtape.runtime.eagerness import EAGERNESS
 from gradtape.runtime.places import CONVERTED, is_own_file, place_at
@@ -55,6 +55,7 @@ class Function:
         self.signature = inspect.signature(python)
         if owner is not None:
             self.signature = _without_first(self.signature)
+        self.__signature__ = self.signature  # of a method without its object: it may be made a function again
         self._has_defaults = any(p.default is not p.empty for p in self.signature.parameters.values())
         self._straight: dict[tuple[Aval, ...], Any] = {}  # traces for positional tensors alone: nothing to bind
         self._traces: OrderedDict[Key, ConcreteFunction] = OrderedDict()
@@ -215,9 +216,14 @@ class Function:
 
         examples = [leaves[i] for i in places]
         given = examples if all(isinstance(x, Tensor) for x in examples) else ()
-        if all(a.is_known for a in avals):
-            return Trace(python, avals, creates_no_more, given)
-        return self._open_trace(python, avals, creates_no_more, given)
+        try:
+            if all(a.is_known for a in avals):
+                return Trace(python, avals, creates_no_more, given)
+            return self._open_trace(python, avals, creates_no_more, given)
+        except InvalidArgumentError as e:
+            if type(e) is InvalidArgumentError:
+                e.__class__ = InvalidWhileTracedError  # with its traceback, its cause and its notes
+            raise
 
     def _open_trace(
         self,

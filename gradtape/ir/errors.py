@@ -22,6 +22,11 @@ class InvalidArgumentError(OpError):
     error_code = 3
 
 
+class InvalidWhileTracedError(InvalidArgumentError, ValueError, TypeError):
+    """The same, seen while a function is traced: there TensorFlow raises ValueError for shapes, TypeError for
+    dtypes."""
+
+
 class UnimplementedError(OpError):
     """The operation exists but not for these arguments."""
 

@@ -66,10 +66,16 @@ def _power(xp: Any, x: Any, y: Any) -> Any:
     return xp.power(x, y)
 
 
+def _power_slope(x: Any, y: Any) -> Any:
+    """y x^(y - 1), and 0 at 0^0 alone: elsewhere a zero exponent keeps the mixed derivative, which is 1 / x there."""
+    slope = y * x ** (y - 1)
+    return fn.select(fn.equal(y, 0), fn.select(fn.equal(x, 0), 0, slope), slope)
+
+
 POW = _binary(
     "pow",
     None,
-    [lambda x, y: fn.select(fn.equal(y, 0), 0, y * x ** (y - 1)), lambda x, out: out * fn.log_or_zero(x)],
+    [_power_slope, lambda x, out: out * fn.log_or_zero(x)],
     array=_power,
     domain=(POSITIVE, (-2.0, 2.0)),
     doc="x ** y, elementwise.",

@@ -54,17 +54,33 @@ RSQRT = _unary("rsqrt", lambda x: 1 / fn.sqrt(x), lambda x, out: -0.5 * out / x,
 SIN = _unary("sin", "sin", lambda x: fn.cos(x), "The sine.", accepts=FC)
 COS = _unary("cos", "cos", lambda x: -fn.sin(x), "The cosine.", accepts=FC)
 TAN = _unary("tan", "tan", lambda out: 1 + out * out, "The tangent.", (-1.2, 1.2), accepts=FC)
-ASIN = _unary("asin", "arcsin", lambda x: 1 / fn.sqrt((1 - x) * (1 + x)), "The inverse sine.", UNIT, accepts=FC)
-ACOS = _unary("acos", "arccos", lambda x: -1 / fn.sqrt((1 - x) * (1 + x)), "The inverse cosine.", UNIT, accepts=FC)
+ASIN_SLOPE = _unary(
+    "asin_slope",
+    lambda x: 1 / fn.sqrt((1 - x) * (1 + x)),
+    lambda x, out: x * (out * out * out),
+    "1 / √(1 - x²), the slope of the inverse sine, whose own slopes are infinite at ±1, and not NaN.",
+    UNIT,
+    accepts=FC,
+)
+ASIN = _unary("asin", "arcsin", lambda x: fn.asin_slope(x), "The inverse sine.", UNIT, accepts=FC)
+ACOS = _unary("acos", "arccos", lambda x: -fn.asin_slope(x), "The inverse cosine.", UNIT, accepts=FC)
 ATAN = _unary("atan", "arctan", lambda x: 1 / (1 + x * x), "The inverse tangent.", accepts=FC)
 SINH = _unary("sinh", "sinh", lambda x: fn.cosh(x), "The hyperbolic sine.", accepts=FC)
 COSH = _unary("cosh", "cosh", lambda x: fn.sinh(x), "The hyperbolic cosine.", accepts=FC)
 TANH = _unary("tanh", "tanh", lambda out: 1 - out * out, "The hyperbolic tangent.", accepts=FC)
 ASINH = _unary("asinh", "arcsinh", lambda x: 1 / fn.sqrt(x * x + 1), "The inverse hyperbolic sine.", accepts=FC)
+ACOSH_SLOPE = _unary(
+    "acosh_slope",
+    lambda x: 1 / (fn.sqrt(x - 1) * fn.sqrt(x + 1)),
+    lambda x, out: -x * (out * out * out),
+    "1 / √(x² - 1), the slope of the inverse hyperbolic cosine, whose own slopes are infinite at 1, and not NaN.",
+    (1.3, 3.0),
+    accepts=FC,
+)
 ACOSH = _unary(
     "acosh",
     "arccosh",
-    lambda x: 1 / (fn.sqrt(x - 1) * fn.sqrt(x + 1)),
+    lambda x: fn.acosh_slope(x),
     "The inverse hyperbolic cosine.",
     (1.3, 3.0),
     accepts=FC,
@@ -123,7 +139,7 @@ RELU6 = _unary(
 LEAKY_RELU = Pointwise(
     "leaky_relu",
     lambda x, alpha: fn.select(x > 0, x, alpha * x),
-    [lambda x, alpha: fn.select(x > 0, 1, alpha), lambda x: fn.select(x > 0, 0, x)],
+    [lambda x, alpha: fn.select(x > 0, fn.step(x), alpha), lambda x: fn.select(x > 0, 0, x)],
     operands="x alpha",
     domain=((-2.0, 2.0), (0.1, 0.9)),
     avoid=(0.0,),
@@ -132,7 +148,7 @@ LEAKY_RELU = Pointwise(
 ELU = _unary(
     "elu",
     lambda x: fn.select(x > 0, x, fn.expm1(x)),
-    lambda out: fn.select(out > 0, 1, out + 1),
+    lambda out: fn.select(out >= 0, 1, out + 1),
     "x where it is positive, else exp(x) - 1.",
     avoid=(0.0,),
 )

@@ -50,7 +50,8 @@ def same(got: Any, want: Any) -> None:
         (0.0, 3.0, 0, [0, 0], [[0, 0], [0, 0]]),
         (0.0, 0.5, 0, [INF, 0], None),
         (0.0, -1.0, INF, [-INF, NAN], None),
-        (-2.0, 0.0, 1, [0, 0], None),
+        (-2.0, 0.0, 1, [0, 0], [[0, -0.5], [-0.5, 0]]),
+        (2.0, 0.0, 1, [0, math.log(2)], [[0, 0.5], [0.5, math.log(2) ** 2]]),
         (-2.0, 1.0, -2, [1, 0], [[0, 1], [1, 0]]),
         (-2.0, 2.0, 4, [-4, 0], [[2, -2], [-2, 0]]),
         (-2.0, 3.0, -8, [12, 0], [[-12, 4], [4, 0]]),
@@ -105,9 +106,27 @@ def test_guarded_functions_elsewhere() -> None:
 def test_kinks() -> None:
     same(derivatives(tf.abs, 0.0), (0.0, [0.0], [[0.0]]))
     same(derivatives(tf.sign, 0.0), (0.0, [0.0], [[0.0]]))
+    same(derivatives(tf.nn.elu, 0.0), (0.0, [1.0], [[0.0]]))
+    x = tf.constant([-1.0, 0.0, 2.0])
+    with tf.GradientTape() as outer:
+        outer.watch(x)
+        with tf.GradientTape() as inner:
+            inner.watch(x)
+            y = tf.nn.leaky_relu(x)
+        slope = inner.gradient(y, x)
+    np.testing.assert_array_equal(slope, np.float32([0.2, 0.2, 1.0]))
+    np.testing.assert_array_equal(outer.gradient(slope, x), np.zeros(3))  # connected, and flat
     for x in (-3.0, 2.0):
         size = 1 + abs(x)
         same(derivatives(tf.nn.softsign, x), (x / size, [1 / size**2], [[-2 * math.copysign(1, x) / size**3]]))
+
+
+def test_slopes_at_the_ends_of_inverse_functions() -> None:
+    """They are infinite there, and so are theirs, as in TensorFlow."""
+    same(derivatives(tf.asin, 1.0), (math.pi / 2, [INF], [[INF]]))
+    same(derivatives(tf.asin, -1.0), (-math.pi / 2, [INF], [[-INF]]))
+    same(derivatives(tf.acos, 1.0), (0.0, [-INF], [[-INF]]))
+    same(derivatives(tf.acosh, 1.0), (0.0, [INF], [[-INF]]))
 
 
 @pytest.mark.parametrize("f", [tf.maximum, tf.minimum])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from typing import Any
 
@@ -178,6 +179,37 @@ def test_a_method_keeps_a_trace_for_each_object() -> None:
 
     two, three = Scale(2.0), Scale(3.0)
     assert [float(m(tf.constant(1.0))) for m in (two, three, two)] == [2, 3, 2]
+
+
+def test_a_method_is_made_a_function_again() -> None:
+    class Scale:
+        by = 3.0
+
+        @tf.function
+        def of(self, x: Any, more: float = 1.0) -> Any:
+            return self.by * x + more
+
+    scale = Scale()
+    again = tf.function(scale.of)
+    assert list(inspect.signature(scale.of).parameters) == ["x", "more"]
+    assert [float(again(2.0)), float(again(2.0, more=0.0)), float(Scale.of(scale, 2.0))] == [7, 6, 7]
+
+
+@pytest.mark.parametrize("unknown", [False, True])
+@pytest.mark.parametrize(
+    "wrong", [lambda x: x + tf.ones([3]), lambda x: x + tf.constant([1, 2]), lambda x: tf.matmul(x, x)]
+)
+def test_what_is_wrong_while_traced_is_a_value_error_too(wrong: Any, unknown: bool) -> None:
+    x = tf.ones([2])
+    with pytest.raises(tf.errors.InvalidArgumentError) as alone:
+        wrong(x)
+    assert not isinstance(alone.value, ValueError | TypeError)
+    f = tf.function(wrong, input_signature=[tf.TensorSpec([None])] if unknown else None)
+    for call in (f, tf.function(lambda v: f(v))):
+        for kind in (ValueError, TypeError, tf.errors.InvalidArgumentError):
+            with pytest.raises(kind) as traced:
+                call(x)
+            assert str(traced.value) == str(alone.value)
 
 
 def test_functions_in_functions_in_jacobians() -> None:

@@ -241,6 +241,21 @@ def test_state_is_named_after_the_variables() -> None:
     assert [v.shape for v in optimizer.variables[2:]] == [(3, 2), (3, 2), (2,), (2,)]
 
 
+@pytest.mark.parametrize("kind", [optimizers.SGD, optimizers.RMSprop, optimizers.Adam, optimizers.AdamW])
+def test_state_is_made_once(kind: Any) -> None:
+    v, options = tf.Variable([1.0, 2.0]), {} if kind in (optimizers.Adam, optimizers.AdamW) else {"momentum": 0.9}
+    values = []
+    for builds in (1, 2):
+        optimizer = kind(0.1, use_ema=True, **options)
+        v.assign([1.0, 2.0])
+        for _ in range(2):
+            for _ in range(builds):
+                optimizer.build([v])
+            optimizer.apply_gradients([(tf.ones([2]), v)])
+        values.append((len(optimizer.variables), v.numpy().tolist()))
+    assert values[0] == values[1]
+
+
 def test_updates_are_not_recorded_by_an_active_tape() -> None:
     optimizer, v = optimizers.Adam(0.5), tf.Variable(3.0)
     with tf.GradientTape() as tape:

@@ -62,6 +62,10 @@ def _atan2(x: Any, y: Any) -> Any:
     return MP.atan2(x, y) if _is_finite(x) and _is_finite(y) else MP.mpf(math.atan2(float(x), float(y)))
 
 
+def _acosh_slope(x: Any) -> Any:
+    return NAN if not isinstance(x, MP.mpc) and x < 1 else _divide(MP.one, MP.sqrt(x - 1) * MP.sqrt(x + 1))
+
+
 def _cast(x: Any, dtype: DType) -> Any:
     if dtype.is_bool:
         return x != 0
@@ -164,6 +168,8 @@ DEFINED: dict[str, Scalar] = {
     "reciprocal": lambda x: _divide(MP.one, x),
     "relu": lambda x: _larger(x, MP.zero),
     "relu6": lambda x: _smaller(_larger(x, MP.zero), MP.mpf(6)),
+    "acosh_slope": _acosh_slope,
+    "asin_slope": lambda x: NAN if MP.isinf(x) else _divide(MP.one, MP.sqrt((1 - x) * (1 + x))),
     "rsqrt": lambda x: NAN if x == -INF else _divide(MP.one, MP.sqrt(x)),
     "selu": lambda x: _SELU_SCALE * (x if x > 0 else _SELU_ALPHA * MP.expm1(x)),
     "sigmoid": lambda x: 1 / (1 + MP.exp(-x)),

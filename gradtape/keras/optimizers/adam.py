@@ -90,6 +90,8 @@ class Adam(Optimizer):
         self._largest: list[Variable] = []
 
     def build(self, variables: Sequence[Variable]) -> None:
+        if self.built:
+            return
         super().build(variables)
         self._moments = [
             (self.add_variable_from_reference(v, "momentum"), self.add_variable_from_reference(v, "velocity"))

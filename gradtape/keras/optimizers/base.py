@@ -89,7 +89,9 @@ class Optimizer(Attaching):
     # ------------------------------------------------------------------ for subclasses
 
     def build(self, variables: Sequence[Variable]) -> None:
-        """Make the state for these variables; the first `apply` does it."""
+        """Make the state for these variables, once; the first `apply` does it."""
+        if self.built:
+            return
         for k, v in enumerate(variables):
             if not isinstance(v, Variable):
                 raise TypeError(f"An optimizer changes variables, got {v!r} of type {type(v).__name__}.")

@@ -74,6 +74,8 @@ class LossScaleOptimizer(Optimizer):
         self._scale: Variable | None = None
 
     def build(self, variables: Sequence[Variable]) -> None:
+        if self.built:
+            return
         self.step_counter = self.add_variable((), dtype=int64, name="step_counter")
         self._scale = self.add_variable((), initializers.Constant(self.initial_scale), name="dynamic_scale")
         self.inner_optimizer.build(variables)

@@ -72,6 +72,8 @@ class RMSprop(Optimizer):
         self._kept: list[list[Variable]] = []  # per variable
 
     def build(self, variables: Sequence[Variable]) -> None:
+        if self.built:
+            return
         super().build(variables)
         names = ["velocity", *["momentum"] * (self.momentum > 0), *["average_gradient"] * self.centered]
         columns = [[self.add_variable_from_reference(v, name) for v in variables] for name in names]

@@ -59,6 +59,8 @@ class SGD(Optimizer):
         self.momentums: list[Variable] = []
 
     def build(self, variables: Sequence[Variable]) -> None:
+        if self.built:
+            return
         super().build(variables)
         if self.momentum:
             self.momentums = [self.add_variable_from_reference(v, "momentum") for v in variables]
