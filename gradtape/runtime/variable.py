@@ -361,7 +361,7 @@ class Variable(RowAssigning, Operators):
         return iter(self.read())
 
     def __format__(self, spec: str) -> str:
-        return format(self._now(), spec)
+        return format(self._now(), spec) if spec else str(self)
 
     def _not_in_place(self, other: Any) -> Any:
         """`variable += value` would bind the name to a tensor, and what was meant is an assignment.

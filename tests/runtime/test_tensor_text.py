@@ -101,3 +101,9 @@ def test_dtypes_and_shapes() -> None:
     assert (repr(x.dtype), str(x.dtype)) == ("tf.float32", "<dtype: 'float32'>")
     assert (repr(x.shape), str(x.shape)) == ("TensorShape([1, 2])", "(1, 2)")
     assert f"{tf.constant(1.0).shape} {tf.constant([1.0]).shape}" == "() (1,)"
+
+
+def test_a_variable_in_a_text() -> None:
+    v = tf.Variable(1.25)
+    assert f"{v}" == str(v) == "<tf.Variable 'Variable:0' shape=() dtype=float32, numpy=1.25>"
+    assert f"{v:.1f}" == "1.2"
