@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
+import gc
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,7 @@ import numpy as np
 from gradtape.ir.aval import aval
 from gradtape.ir.dtypes import float32
 from gradtape.ir.errors import NotVectorizable
+from gradtape.ir.folded import Folded
 from gradtape.ir.graph import Graph, Node, Value, order
 from gradtape.ops.checks import CHECK_NUMERICS
 from gradtape.ops.comparison import SELECT
@@ -39,6 +41,7 @@ from gradtape.transforms.simplify import rebuild_from, simplify
 from gradtape.transforms.vectorize import swapped, vectorize
 
 Batch = tuple[int, ...] | None  # the axes that target and source share as batch; None: a whole Jacobian
+LARGE = 1500  # nodes of a graph that is worth putting away
 MODES = ("auto", "reverse", "forward")
 
 
@@ -129,6 +132,18 @@ class Choice:
 def chosen(pulled: Value, y: Value, x: Value, cotangent: Value, given: Sequence[Value], mode: str = "auto") -> Choice:
     """The Jacobian of y by x from the backward pass `pulled`, in the mode whose graph costs less."""
     found: dict[str, tuple[Builder, Rows, Value]] = {}
+    for k, rows_in in _ways(pulled, y, x, cotangent, given, mode).items():
+        b, rows = rows_in()
+        found[k] = (b, rows, dense(b, rows))
+    costs = {k: cost(simplify(Graph(leaves([v], given), [v]))) for k, (_, _, v) in found.items()}
+    best = min(costs, key=lambda k: costs[k])
+    return Choice(best, *found[best], costs)
+
+
+def _ways(
+    pulled: Value, y: Value, x: Value, cotangent: Value, given: Sequence[Value], mode: str
+) -> dict[str, Callable[[], tuple[Builder, Rows]]]:
+    """What gives the rows in each mode that may be chosen."""
     if mode == "forward":
         (pulled,) = forwards([pulled], given)
     if mode != "reverse" and (rule := bent_rule(order([pulled], given), cotangent)):
@@ -137,15 +152,11 @@ def chosen(pulled: Value, y: Value, x: Value, cotangent: Value, given: Sequence[
         mode = "reverse"
     if mode == "auto" and _looks_at_cotangents(order([pulled], given)):
         mode = "reverse"  # forward mode makes no cotangents that could be looked at
-    if mode in ("auto", "reverse"):
-        b, rows = vectorized_rows(pulled, cotangent, seed(y.aval.dims, y.aval.dtype), given)
-        found["reverse"] = (b, rows, dense(b, rows))
-    if mode in ("auto", "forward"):
-        b, rows = _forward(pulled, y, x, cotangent, given)
-        found["forward"] = (b, rows, dense(b, rows))
-    costs = {k: cost(simplify(Graph(leaves([v], given), [v]))) for k, (_, _, v) in found.items()}
-    best = min(costs, key=lambda k: costs[k])
-    return Choice(best, *found[best], costs)
+    ways = {
+        "reverse": lambda: vectorized_rows(pulled, cotangent, seed(y.aval.dims, y.aval.dtype), given),
+        "forward": lambda: _forward(pulled, y, x, cotangent, given),
+    }
+    return ways if mode == "auto" else {mode: ways[mode]}
 
 
 def _looks_at_cotangents(nodes: Iterable[Node]) -> bool:
@@ -163,7 +174,30 @@ def cheaper(
     """The dense Jacobian as a graph value over residuals."""
     if batch is not None:
         return dense(*_batch_rows(pulled, y, cotangent, given, batch))
-    return chosen(pulled, y, x, cotangent, given, mode).dense
+    ways = _ways(pulled, y, x, cotangent, given, mode)
+    if len(ways) == 1:
+        return dense(*ways[mode if mode in ways else "reverse"]())
+    least, best = math.inf, None
+    for rows_in in ways.values():
+        price, kept = _priced(dense(*rows_in()), given)
+        if not isinstance(kept, Value):
+            gc.collect()  # graphs are cycles: what it was made of would lie beside the other's
+        if best is None or price < least:
+            least, best = price, kept
+    assert best is not None
+    if isinstance(best, Value):
+        return best
+    graph, inputs = best
+    (value,) = rebuild_from(graph.unfolded(), inputs)
+    return value
+
+
+def _priced(v: Value, given: Sequence[Value]) -> tuple[float, Value | tuple[Folded, list[Value]]]:
+    """What a value costs, and the value; a large one is put away while the next is made: its graph, and what that is
+    of."""
+    inputs = leaves([v], given)
+    graph = simplify(Graph(inputs, [v]))
+    return cost(graph), v if len(graph.nodes) <= LARGE else (Folded(graph), inputs)
 
 
 def _forward(pulled: Value, y: Value, x: Value, cotangent: Value, given: Sequence[Value]) -> tuple[Builder, Rows]:
