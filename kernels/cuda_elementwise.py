@@ -47,7 +47,7 @@ def elementwise(job: Job) -> tuple[str, Launch]:
     if tiles is not None:
         _tiles(body, width, tiles)
         more += [("packs", flag(whole > 1))] if width > 1 else []
-        more += numbers(body, tiles)
+        more += [*numbers(body, tiles), ("share", Number(tiles.share, body.index))]
     elif len(cluster.loops) == 1 and width > 1 and along is None:
         line(body, width, f"thread<{body.index.name}>()", f"threads<{body.index.name}>()")
     else:

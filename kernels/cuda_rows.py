@@ -8,7 +8,7 @@ from gradtape.ir.cluster import Write
 from gradtape.ir.dtypes import DType, int32
 from gradtape.kernels.cuda_body import Body, flag, index_type, structure
 from gradtape.kernels.cuda_elementwise import are_packs, close_lambda, open_lambda
-from gradtape.kernels.cuda_jobs import Job, Parts, accesses, allocated, bytes_once, size_of
+from gradtape.kernels.cuda_jobs import Job, Parts, accesses, allocated, bytes_once, size_of, span_of
 from gradtape.kernels.cuda_launch import Buffer, Launch, Number, Scratch
 from gradtape.kernels.cuda_teams import (
     ROUNDS,
@@ -23,6 +23,7 @@ from gradtape.kernels.cuda_teams import (
     layout,
     moved_of_element,
 )
+from gradtape.kernels.cuda_tiles import begin, in_tile, numbers
 from gradtape.kernels.schedule import schedule
 
 MOST_BLOCKS = 1 << 20  # beyond, each team takes several rounds
@@ -34,7 +35,9 @@ PLENTY = 1 << 18  # threads from which no more are needed
 def rows(job: Job, scratch: list[Scratch], limit: int) -> tuple[str, Launch, list[Parts]]:
     """The text of a job's kernel, how it is launched, and what is left to put together."""
     made = Rows(job, scratch, layout(job, limit))
-    if made.parts > 1 and made.plan.still:  # a block that does a part needs a part of it
+    if made.parts > 1 and (
+        made.plan.still or made.plan.tiles is not None
+    ):  # a block that does a part needs a part of it
         made = Rows(job, scratch, layout(job, limit, with_still=False))
     return made.kernel()
 
@@ -51,7 +54,8 @@ class Rows:
         self.carrying = any(w.monoid for w in self.cluster.writes)
         self.parts = self._parts()
         self.grid = self._grid()
-        reach = max(self.size, self.round_count * self.parts, _reach(job)) + (self.grid + 1) * self.team.threads * 8
+        span = max(span_of(self.cluster, access) for _, access in accesses(job))
+        reach = max(self.size, self.round_count * self.parts, span) + (self.grid + 1) * self.team.threads * 8
         reach = max(reach, self.grid * self.team.count * self.size if plan.carried else 0)
         self.body = Body(job, inner, index_type(reach))
         self.body.in_team = inner is not None
@@ -74,6 +78,8 @@ class Rows:
             more.append(("held", Number(team.held(self.size), int32)))
         if self.plan.still:
             more.append(("line", Number(aligned(self.size), int32)))
+        if self.plan.tiles is not None:
+            more += numbers(body, self.plan.tiles, team.held(self.size) * self.plan.bytes)
         (text, name), arguments = body.finished(self._bounds(), buffers, more)
         later = {p.result for p in self.waiting}
         moved = bytes_once(self.cluster, (a for a in accesses(self.job) if a[0] not in later))
@@ -83,8 +89,12 @@ class Rows:
 
     def _bounds(self) -> str:
         """Threads of a block, and how many blocks share a processor: so many that each thread has registers enough."""
-        blocks = blocks_at_once(self.cluster) * THREADS // self.team.threads
-        return f"{self.team.threads}, {blocks}" if self.team.threads >= THREADS else str(self.team.threads)
+        threads, blocks = self.team.threads, blocks_at_once(self.cluster)
+        if self.plan.tiles is not None:  # places in tiles take registers, too
+            blocks = max(2, blocks - 1 - bool(self.plan.carried))
+        elif threads < THREADS:
+            return str(threads)
+        return f"{threads}, {blocks * THREADS // threads}"
 
     def _parts(self) -> int:
         """In how many parts a round's elements are reduced, where rounds are few and results only written."""
@@ -111,6 +121,7 @@ class Rows:
         carried = sum(code[writes[k].source].dtype.size for k in self.plan.carried)
         alike = ROUNDS * self.plan.still_bytes + CARRIED * carried
         rounds = max(self.team.count, -(-alike // moved_of_element(self.job)))
+        blocks = blocks if self.plan.tiles is None else self.plan.tiles.count
         return max(1, min(blocks, CARRYING if self.carrying else MOST_BLOCKS, -(-units // rounds)))
 
     def _target(self, k: int) -> tuple[str, Buffer]:
@@ -133,7 +144,7 @@ class Rows:
 
     def _text(self) -> None:
         body, team, index = self.body, self.team, self.index
-        if self.plan.bytes or self.plan.still:
+        if self.plan.bytes or self.plan.read_before:
             body.line("extern __shared__ __align__(16) unsigned char kept[];")
         open_lambda(body, team.width, "packs")
         body.line(f"const {team.name} team;")
@@ -141,18 +152,27 @@ class Rows:
         inner = team.vector
         counts = [f"n{k} / V" if k == inner else f"n{k}" for k in self.elements]
         body.line(f"const {index} size = {' * '.join(counts) or '1'};")
-        rounds = " * ".join([*(f"n{k}" for k in self.rounds), *(["parts"] if self.parts > 1 else [])]) or "1"
-        body.line(f"const {index} rounds = {rounds};")
+        if self.plan.tiles is None:
+            rounds = " * ".join([*(f"n{k}" for k in self.rounds), *(["parts"] if self.parts > 1 else [])]) or "1"
+            body.line(f"const {index} rounds = {rounds};")
         if self.plan.bytes:
             body.line("int m;  // where a thread keeps what it needs again")
         body.constants(self.needed)
         self._load_still()
         self._begin_carried()
-        step = f"{index}(gridDim.x) * {team.count}" if team.count > 1 else f"{index}(gridDim.x)"
-        start = f"{index}(blockIdx.x) * {team.count}" if team.count > 1 else f"{index}(blockIdx.x)"
-        body.open(f"for ({index} first = {start}; first < rounds; first += {step}) {{")
+        if self.plan.tiles is not None:
+            begin(body, self.plan.tiles, team.threads)
+            body.line(f"const {index} rounds = {' * '.join(f'm{k}' for k in self.rounds)};")
+            body.open(f"for ({index} first = 0; first < rounds; first += {team.count}) {{")
+        else:
+            step = f"{index}(gridDim.x) * {team.count}" if team.count > 1 else f"{index}(gridDim.x)"
+            start = f"{index}(blockIdx.x) * {team.count}" if team.count > 1 else f"{index}(blockIdx.x)"
+            body.open(f"for ({index} first = {start}; first < rounds; first += {step}) {{")
         self._round()
         body.close()
+        if self.plan.tiles is not None:
+            body.line("__syncthreads();")
+            body.close()
         self._hand_over()
         close_lambda(body, team.width)
 
@@ -175,7 +195,10 @@ class Rows:
             body.decompose("round", self.rounds)
         else:
             body.line(f"const {index} end = {high};")
-            body.decompose("u", self.rounds)
+            if self.plan.tiles is None:
+                body.decompose("u", self.rounds)
+            else:
+                in_tile(body, self.rounds)
         names = dict(body.names)
         self._work(low)
         body.without_unused(top, self.rounds)
@@ -215,7 +238,7 @@ class Rows:
         for k in ends:
             body.line(f"{code[k].dtype.name} t{k} = {structure(code[k].leaf)}::neutral<{code[k].dtype.name}>();")
         if ends or inside:
-            found = [k for k in sweep.found if k not in self.plan.still]
+            found = [k for k in sweep.found if k not in self.plan.read_before]
             slots = bool(found or sweep.kept or any(k in self.plan.carried for k in inside))
             self._loop(sweep, ends, inside, low, slots)
         for k in ends:
@@ -233,7 +256,8 @@ class Rows:
         body.open(f"for ({index} q = {start}; q < end; q += {team.size}{move}) {{")
         self._positions()
         writes = {f"w{k}": w for k, w in inside.items() if not w.monoid}
-        body.load(sweep.inside, {k: "q * V" if k in self.plan.still else "m" for k in sweep.found})
+        places = {k: "q * V" if k in self.plan.still else "m" for k in sweep.found if k not in body.staged}
+        body.load(sweep.inside, places)
         body.fixed(sweep.inside, sweep.kept)
         each = {n: w for n, w in writes.items() if team.vector is None or w.over[team.vector] or body.moves(w.source)}
         for name, w in writes.items():
@@ -372,11 +396,3 @@ class Rows:
                 value = f"team.template all<{structure(w.monoid)}>(z{k})"
                 body.line(f"z{k} = {value};")
             body.line(f"if (team.lane == 0) p{k}[number] = z{k};")
-
-
-def _reach(job: Job) -> int:
-    """Beyond the last place of any array that the job reads or writes."""
-    cluster = job.cluster
-    accesses = [*(r.access for r in cluster.reads), *(w.access for w in cluster.writes)]
-    ends = [sum(s * (x.extent - 1) for s, x in zip(a.strides, cluster.loops, strict=True)) for a in accesses]
-    return max(ends, default=0) + 1

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from gradtape.ir.cluster import LEAVES, Cluster, Write
+from gradtape.kernels.cuda_extents import Tiles, need_tiles, tiles_of_rows
 from gradtape.kernels.cuda_jobs import Job, size_of
 from gradtape.kernels.schedule import CHEAP, CHEAP_DEPTH, schedule
 
@@ -76,7 +77,8 @@ class Sweep:
 class Layout:
     """A job's team and sweeps. `slots` says for what is kept at which byte (for each element held) it lies, `carried`
     for the numbers that combining writes carry for each element, by write. What is `still` is the same in all rounds:
-    a block reads it once, for all its teams, and keeps it behind the rest, at these bytes for each element."""
+    a block reads it once, for all its teams, and keeps it behind the rest, at these bytes for each element; or what is
+    the same in some rounds for each of the `tiles`."""
 
     team: Team
     sweeps: tuple[Sweep, ...]
@@ -85,10 +87,17 @@ class Layout:
     bytes: int  # for each element held
     still: dict[int, int]
     still_bytes: int  # for each element
+    tiles: Tiles | None = None
+
+    @property
+    def read_before(self) -> set[int]:
+        """Reads that a block keeps for several rounds."""
+        return {*self.still, *(self.tiles.starts if self.tiles is not None else ())}
 
     def shared(self, elements: int) -> int:
         """Bytes of shared memory that are asked for."""
-        return self.team.held(elements) * self.bytes + aligned(elements) * self.still_bytes
+        tiled = self.tiles.shared if self.tiles is not None else 0
+        return self.team.held(elements) * self.bytes + aligned(elements) * self.still_bytes + tiled
 
 
 def layout(job: Job, limit: int, with_still: bool = True) -> Layout:
@@ -104,25 +113,36 @@ def fits_on_chip(job: Job, limit: int) -> bool:
 
 
 def _layouts(job: Job, with_still: bool = True) -> Iterator[Layout]:
-    """The layouts that read nothing twice, the best first: small ones, then those that ask for memory; at last those
-    that read what is the same in all rounds anew in each."""
+    """The layouts that read nothing twice, the best first: small ones, then those that ask for memory; then those that
+    read what is the same in some rounds anew in each, at last also what is the same in all."""
     teams = list(_teams(job))
-    for keeps_still in (True, False) if with_still else (False,):
+    side = None if teams[0].vector is not None else schedule(job.cluster).vector
+    ways = (["tiles"] if need_tiles(job) else []) + ["still"] if with_still else []
+    for way in (*ways, "anew"):
         for team in (*teams, _wide(teams[-1])):
-            still = _still(job, team) if keeps_still else ()
-            for kept in (_sweeps(job, _dear, still), _sweeps(job, _nothing, still)):
+            tiles = tiles_of_rows(job, team.count, side, _usual(team) // 2) if way == "tiles" else None
+            if way == "tiles" and tiles is None:
+                continue
+            still = _still(job, team) if way == "still" else ()
+            before = still if tiles is None else tuple(tiles.starts)
+            for kept in (_sweeps(job, _dear, before), _sweeps(job, _nothing, before)):
                 slots, size = _placed(job, kept)
                 carried, total = _carried(job, size)
                 sizes = [kept_size(job.cluster, k) for k in still]
                 starts = dict(zip(still, itertools.accumulate(sizes, initial=0), strict=False))
-                yield Layout(team, kept, slots, carried, total, starts, sum(sizes))
+                yield Layout(team, kept, slots, carried, total, starts, sum(sizes), tiles)
 
 
 def _room(team: Team, limit: int) -> int:
     """Bytes of shared memory for blocks of a team."""
     if team.threads > THREADS:
         return limit
-    return min(limit, ROOM if team.count > 1 and team.vector is not None else SHARED)
+    return min(limit, _usual(team))
+
+
+def _usual(team: Team) -> int:
+    """Bytes of shared memory that blocks of a team have without asking."""
+    return ROOM if team.count > 1 and team.vector is not None else SHARED
 
 
 def _bytes(job: Job, x: Layout) -> int:

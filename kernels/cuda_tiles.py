@@ -1,5 +1,5 @@
-"""Tiles: the part of an elementwise job's rounds that a block does at a time, where operands are repeated along several
-loops. What a tile needs several times the block reads once, and keeps in shared memory. Floor: kernels."""
+"""Tiles: the part of a job's rounds that a block does at a time, where operands are repeated along some loops; how an
+elementwise job is tiled, and what a block reads at the beginning of a tile. Floor: kernels."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from gradtape.ir.cluster import Access, Cluster
 from gradtape.ir.dtypes import int32
 from gradtape.kernels.cuda_body import Body, position
-from gradtape.kernels.cuda_jobs import size_of
+from gradtape.kernels.cuda_extents import ENOUGH, Tiles, count_of, larger, moved, placed
 from gradtape.kernels.cuda_launch import Number
 from gradtape.kernels.cuda_teams import THREADS
 
@@ -18,21 +18,14 @@ ROW = 32  # elements side by side in a tile, at least
 LEAST_ELEMENTS = 1 << 12  # of a tile, so that every thread has some packs
 MOST_ELEMENTS = 1 << 15  # of a tile
 MOST_SHARED = 24 * 1024  # bytes, so that several blocks share a processor
-ENOUGH = 1.08  # of the bytes of operands and results; tiles that move less would only be larger
-ALIGNED = 16  # bytes
 
 
 @dataclass(frozen=True)
-class Tiling:
-    """The extents of a tile, by loop, and of how many rounds a thread takes along one of them. `starts` says at which
-    byte of shared memory the elements of each read lie that is repeated along a loop, by the operation that reads."""
+class Tiling(Tiles):
+    """Tiles of an elementwise job, and how many rounds a thread takes along one loop."""
 
-    extents: tuple[int, ...]
     along: int
     share: int
-    starts: dict[int, int]
-    shared: int
-    count: int  # of all tiles
 
 
 def tiling(cluster: Cluster, vector: int | None, width: int, least: int) -> Tiling | None:
@@ -43,17 +36,16 @@ def tiling(cluster: Cluster, vector: int | None, width: int, least: int) -> Tili
         return None
     whole = [x.extent for x in cluster.loops]
     extents = [min(n, ROW) if k == vector else 1 for k, n in enumerate(whole)]
-    while math.prod(extents) < LEAST_ELEMENTS or _moved(cluster, extents) > ENOUGH * least:
-        larger = [_doubled(extents, k, n) for k, n in enumerate(whole) if extents[k] < n]
-        extents = min(larger, key=lambda sizes: _moved(cluster, sizes), default=extents)
-        if not larger or math.prod(extents) > MOST_ELEMENTS or _placed(cluster, extents)[1] > MOST_SHARED:
+    while math.prod(extents) < LEAST_ELEMENTS or moved(cluster, extents) > ENOUGH * least:
+        found = list(larger(cluster, extents))
+        extents = min(found, key=lambda sizes: moved(cluster, sizes), default=extents)
+        if not found or math.prod(extents) > MOST_ELEMENTS or placed(cluster, extents)[1] > MOST_SHARED:
             break
-    if _moved(cluster, extents) > ENOUGH * least:
+    if moved(cluster, extents) > ENOUGH * least:
         return None
-    starts, shared = _placed(cluster, extents)
+    starts, shared = placed(cluster, extents)
     share = min(extents[along], max(1, math.prod(extents) // (width * THREADS)))
-    count = math.prod(-(-n // m) for n, m in zip(whole, extents, strict=True))
-    return Tiling(tuple(extents), along, share, starts, shared, count)
+    return Tiling(tuple(extents), starts, shared, count_of(cluster, extents), along, share)
 
 
 def _along(cluster: Cluster, vector: int | None) -> int | None:
@@ -67,45 +59,19 @@ def _along(cluster: Cluster, vector: int | None) -> int | None:
     return max(found, key=lambda k: found[k], default=None)
 
 
-def _doubled(extents: Sequence[int], k: int, whole: int) -> list[int]:
-    return [min(2 * n, whole) if j == k else n for j, n in enumerate(extents)]
-
-
-def _moved(cluster: Cluster, extents: Sequence[int]) -> int:
-    """Bytes that all tiles move which read their part of each operand once."""
-    moved = sum(size_of(cluster, w.access.loops) * w.access.dtype.size for w in cluster.writes)
-    for access in (r.access for r in cluster.reads if r.access.loops):
-        rounds = (x.extent if k in access.loops else -(-x.extent // extents[k]) for k, x in enumerate(cluster.loops))
-        moved += math.prod(rounds) * access.dtype.size
-    return moved
-
-
-def _placed(cluster: Cluster, extents: Sequence[int]) -> tuple[dict[int, int], int]:
-    """Where in shared memory lies what is repeated, and how many bytes that takes."""
-    starts, at = {}, 0
-    for k, e in enumerate(cluster.code):
-        access = cluster.reads[e.leaf].access if e.op == "read" else None
-        if access is not None and access.loops and len(access.loops) < len(cluster.loops):
-            starts[k] = at
-            size = math.prod(extents[j] for j in access.loops) * access.dtype.size
-            at += -(-size // ALIGNED) * ALIGNED
-    return starts, at
-
-
 # ------------------------------------------------------------------ text
 
 
-def numbers(body: Body, tiles: Tiling) -> list[tuple[str, Number]]:
-    """What a kernel is told of its tiles."""
-    found = [(f"e{k}", Number(n, body.index)) for k, n in enumerate(tiles.extents)]
-    found += [(f"at{k}", Number(at, int32)) for k, at in tiles.starts.items()]
-    return [*found, ("share", Number(tiles.share, body.index))]
+def numbers(body: Body, tiles: Tiles, before: int = 0) -> list[tuple[str, Number]]:
+    """What a kernel is told of its tiles; `before` are the bytes of shared memory that are used otherwise."""
+    found = [(f"e{k}", Number(tiles.extents[k], body.index)) for k in _tiled(body)]
+    return found + [(f"at{k}", Number(before + at, int32)) for k, at in tiles.starts.items()]
 
 
-def begin(body: Body, tiles: Tiling) -> list[str]:
-    """The loop over tiles, which is left open: where a tile begins, and what its block keeps. The names of its sizes,
-    of which that along the vector loop counts packs."""
-    index, loops = body.index.name, range(len(body.cluster.loops))
+def begin(body: Body, tiles: Tiles, threads: int = THREADS) -> list[str]:
+    """The loop over tiles, which is left open: where a tile begins, and what its block of so many threads keeps. The
+    sizes of the loops, of which that along the vector loop counts packs."""
+    index, loops = body.index.name, _tiled(body)
     counts = [f"tiles{j}" for j in loops]
     for k in tiles.starts:
         dtype = _access(body.cluster, k).dtype.name
@@ -113,27 +79,42 @@ def begin(body: Body, tiles: Tiling) -> list[str]:
     for j in loops:
         body.line(f"const {index} tiles{j} = (n{j} + e{j} - 1) / e{j};")
     body.open(f"for ({index} tile = blockIdx.x; tile < {' * '.join(counts)}; tile += gridDim.x) {{")
-    for j in loops:
-        body.line(f"const {index} b{j} = {position('tile', counts, j)} * e{j};")
+    for n, j in enumerate(loops):
+        body.line(f"const {index} b{j} = {position('tile', counts, n)} * e{j};")
         body.line(f"const {index} m{j} = b{j} + e{j} < n{j} ? e{j} : n{j} - b{j};")
-    body.line(f"const {index} packs_of_row = m{body.vector} / V;")
-    sizes = ["packs_of_row" if j == body.vector else f"m{j}" for j in loops]
+    sizes = [f"m{j}" if j in loops else f"n{j}" for j in range(len(body.cluster.loops))]
+    if body.vector is not None:
+        body.line(f"const {index} packs_of_row = {sizes[body.vector]} / V;")
+    packs = ["packs_of_row" if j == body.vector else size for j, size in enumerate(sizes)]
     for k in tiles.starts:
-        _keep(body, k, sizes)
+        _keep(body, k, packs if body.is_along(_access(body.cluster, k)) else sizes, threads)
     body.line("__syncthreads();")
-    return sizes
+    return packs
 
 
-def _keep(body: Body, k: int, sizes: Sequence[str]) -> None:
+def in_tile(body: Body, loops: Sequence[int]) -> None:
+    """The values of loops in the round u of a tile."""
+    sizes = [f"m{k}" for k in loops]
+    for n, k in enumerate(loops):
+        body.line(f"const {body.index.name} i{k} = b{k} + {position('u', sizes, n)};")
+
+
+def _tiled(body: Body) -> list[int]:
+    """The loops of which a tile is a part."""
+    return [k for k, x in enumerate(body.cluster.loops) if not x.reduced]
+
+
+def _keep(body: Body, k: int, sizes: Sequence[str], threads: int) -> None:
     """A block reads its part of an operand, neighbouring threads neighbouring elements."""
     access, leaf = _access(body.cluster, k), body.cluster.code[k].leaf
     order = sorted(access.loops, key=lambda j: (-abs(access.strides[j]), j))
-    mine = [sizes[j] if body.is_along(access) else f"m{j}" for j in order]
+    mine = [sizes[j] for j in order]
     body.staged[k] = place = _place(body, access)
-    body.open(f"for ({body.index.name} u = threadIdx.x; u < {' * '.join(mine)}; u += {THREADS}) {{")
+    body.open(f"for ({body.index.name} u = threadIdx.x; u < {' * '.join(mine)}; u += {threads}) {{")
     for n, j in enumerate(order):
         at = position("u", mine, n)
-        body.line(f"const {body.index.name} i{j} = b{j} + {f'{at} * V' if mine[n] == 'packs_of_row' else at};")
+        at = f"{at} * V" if mine[n] == "packs_of_row" else at
+        body.line(f"const {body.index.name} i{j} = {at if body.cluster.loops[j].reduced else f'b{j} + {at}'};")
     if body.is_along(access):
         body.line(f"store(k{k}, {place}, load<V>(r{leaf}, {body.place(access)}));")
     else:
@@ -142,10 +123,14 @@ def _keep(body: Body, k: int, sizes: Sequence[str]) -> None:
 
 
 def _place(body: Body, access: Access) -> str:
-    """Where an element lies in the block's memory, for given values of all loops: side by side along the vector
-    loop."""
-    order = sorted(access.loops, key=lambda j: (j == body.vector, j))
-    terms = [" * ".join([f"(i{j} - b{j})", *(f"e{inner}" for inner in order[n + 1 :])]) for n, j in enumerate(order)]
+    """Where an element lies in the block's memory, for given values of all loops: side by side for neighbouring
+    threads, which are along the vector loop, or on neighbouring columns."""
+    loops = body.cluster.loops
+    order = sorted(access.loops, key=lambda j: (j == body.vector, body.vector is None and not loops[j].reduced, j))
+    terms = []
+    for n, j in enumerate(order):
+        at = f"i{j}" if loops[j].reduced else f"(i{j} - b{j})"
+        terms.append(" * ".join([at, *(f"n{i}" if loops[i].reduced else f"e{i}" for i in order[n + 1 :])]))
     return " + ".join(terms)
 
 

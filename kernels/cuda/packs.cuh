@@ -1,4 +1,4 @@
-// Neighbouring elements that move through memory as one access of up to 16 bytes, and where a thread stands in its grid.
+// Neighbouring elements that move through memory as accesses of up to 16 bytes, and where a thread stands in its grid.
 #pragma once
 
 #include "types.cuh"
@@ -12,7 +12,7 @@ struct Width {
 };
 
 template <class T, int N>
-struct alignas(sizeof(T) * N) Pack {
+struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) Pack {
     T at[N];
     DEVICE T& operator[](int j) { return at[j]; }
     DEVICE const T& operator[](int j) const { return at[j]; }

@@ -246,6 +246,81 @@ def test_bytes_of_operands_that_are_repeated() -> None:
         assert_near(found, node_by_node(graph, arrays)[0], name)
 
 
+def masked_softmax(x: Any, *masks: Any) -> Any:
+    return tf.nn.softmax(functools.reduce(operator.add, masks, x))
+
+
+def slope_of_masked_softmax(x: Any, mask: Any, up: Any) -> Any:
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = masked_softmax(x, mask)
+    return tape.gradient(y, x, output_gradients=up)
+
+
+def layer_norm_of_sequences(x: Any, positions: Any, scale: Any, shift: Any) -> Any:
+    y = x + positions
+    mean, variance = tf.nn.moments(y, [2], keepdims=True)
+    return (y - mean) * tf.math.rsqrt(variance + 1e-3) * scale + shift
+
+
+def slope_of_layer_norm_of_sequences(x: Any, positions: Any, scale: Any, up: Any) -> Any:
+    with tf.GradientTape() as tape:
+        tape.watch([x, scale])
+        y = layer_norm_of_sequences(x, positions, scale, 0.0)
+    return tape.gradient(y, [x, scale], output_gradients=up)
+
+
+def sum_of_products(x: Any, y: Any) -> Any:
+    return tf.reduce_sum(x * y, 2)
+
+
+def sum_of_columns(x: Any, y: Any) -> Any:
+    return tf.reduce_sum(x * y, 1)
+
+
+REPEATED_IN_ROWS: dict[str, tuple[Callable[..., Any], Sequence[Shape]]] = {
+    "a mask of sequences": (masked_softmax, ((3, 4, 50, 52), (3, 1, 1, 52))),
+    "a mask of positions": (masked_softmax, ((4, 8, 25, 51), (1, 1, 25, 51))),
+    "masks of both": (masked_softmax, ((4, 4, 50, 40), (4, 1, 1, 40), (1, 1, 50, 40))),
+    "a mask of sequences, long": (masked_softmax, ((4, 2, 65, 700), (4, 1, 1, 700))),
+    "a mask and its gradient": (slope_of_masked_softmax, ((3, 4, 50, 52), (3, 1, 1, 52), (3, 4, 50, 52))),
+    "layer norm": (layer_norm_of_sequences, ((60, 20, 64), (20, 64), (64,), (64,))),
+    "layer norm and its gradient": (
+        slope_of_layer_norm_of_sequences,
+        ((128, 32, 32), (32, 32), (32,), (128, 32, 32)),
+    ),
+    "sums of rows": (sum_of_products, ((40, 1, 100), (40, 33, 100))),
+    "sums of columns": (sum_of_columns, ((40, 50, 70), (40, 50, 1))),
+    "sums of columns, the same in a batch": (sum_of_columns, ((1200, 16, 33), (16, 33))),
+}
+
+
+def test_bytes_of_rows_with_operands_that_are_repeated() -> None:
+    """The same of kernels with reductions, along whichever outer loops operands are repeated."""
+    graphs = {name: drawn_for(f, shapes) for name, (f, shapes) in REPEATED_IN_ROWS.items()}
+    programs = {}
+    for name, (graph, _) in graphs.items():
+        (node,) = kernels(on_device(graph))
+        programs[name] = render_cuda(node.step.params["cluster"])
+    emulated = Emulated()
+    emulated.compile(list(programs.values()))
+    for name, (graph, arrays) in graphs.items():
+        outputs = [(y.aval.dims, np.float32) for y in graph.outputs]
+        found = counted(emulated, programs[name], arrays, outputs)
+        assert "tiles0" in programs[name].text, name
+        for a, b in zip(found, node_by_node(graph, arrays), strict=True):
+            assert_near(a, b, name, 2000)
+
+
+def test_few_rows_are_not_left_to_few_blocks() -> None:
+    """There are tiles only where enough of them are left for many processors, and where they are a gain."""
+    for n, m, is_tiled in ((8, 64, True), (8, 8, False)):
+        graph, _ = drawn_for(sum_of_products, ((n, 1, 3000), (n, m, 3000)))
+        (node,) = kernels(on_device(graph))
+        program = render_cuda(node.step.params["cluster"])
+        assert ("tiles0" in program.text) == is_tiled and program.launches[0].grid >= 64
+
+
 # ------------------------------------------------------------------ more shared memory, for kernels that ask
 
 

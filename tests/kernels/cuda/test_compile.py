@@ -33,7 +33,7 @@ from gradtape.transforms.fuse import fuse
 from tests.cuda_emulator import limits
 from tests.kernels.cuda.running import rendered
 from tests.kernels.cuda.table import LAYOUTS, entries, held, joint, kernels
-from tests.kernels.cuda.test_bytes import LONG_ROWS, REPEATED, together
+from tests.kernels.cuda.test_bytes import LONG_ROWS, REPEATED, REPEATED_IN_ROWS, together
 from tests.kernels.cuda.test_counts import plain, sparse_cross_entropy_and_its_slope
 from tests.kernels.steps import wide
 from tests.kernels.test_compiled import GRAPHS
@@ -77,7 +77,7 @@ def functions() -> list[Graph]:
     """Functions of networks with their derivatives, some of whose rows ask for shared memory; and tiles."""
     of_labels = (sparse_cross_entropy_and_its_slope, ((200, 1000), tf.TensorSpec((200,), tf.int32)))
     tiles = (together, REPEATED["rows of two, beside all"])
-    return [plain(f, *shapes) for f, shapes in (of_labels, *LONG_ROWS, tiles)]
+    return [plain(f, *shapes) for f, shapes in (of_labels, *LONG_ROWS, tiles, *REPEATED_IN_ROWS.values())]
 
 
 @pytest.mark.parametrize("architecture", nvrtc.ARCHITECTURES)

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from gradtape.backends.formula import HALF
 from gradtape.ir.aval import aval
 from gradtape.ir.cluster import Access, Cluster, Loop, Operation, Read, Write
-from gradtape.ir.dtypes import DType, bool_, complex64, float16, float32, float64, int8, int32, int64, uint8
+from gradtape.ir.dtypes import DType, bfloat16, bool_, complex64, float16, float32, float64, int8, int32, int64, uint8
 from gradtape.ir.graph import Graph, Value
-from gradtape.kernels import cuda_body, cuda_elementwise, cuda_rows, cuda_stages, cuda_teams, cuda_tiles
+from gradtape.kernels import cuda_body, cuda_elementwise, cuda_extents, cuda_rows, cuda_stages, cuda_teams, cuda_tiles
 from gradtape.kernels.cuda_launch import CudaProgram
 from gradtape.kernels.cuda_render import render_cuda
 from gradtape.kernels.cuda_spelling import spells_cuda
@@ -321,6 +321,54 @@ def test_tiles(emulated: Emulated, monkeypatch: pytest.MonkeyPatch, dtype: DType
     for offset in (0, dtype.size):
         (found,) = emulated.run(program, arrays, outputs, offset=offset)
         assert_near(found, node_by_node(graph, arrays)[0], (dtype, offset), 100)
+
+
+@pytest.mark.parametrize("axis", [2, 1], ids=["rows", "columns"])
+@pytest.mark.parametrize("dtype", [float32, float64, float16, bfloat16], ids=str)
+def test_tiles_of_rows(emulated: Emulated, monkeypatch: pytest.MonkeyPatch, dtype: DType, axis: int) -> None:
+    """Operands that are repeated along some of the outer loops, in tiles of which some are cut off, and with places
+    that are not aligned; one operand lies the other way round and has a larger dtype, one has a number for each row."""
+    for name, value in (("FEW_TILES", 2), ("SMALL", 0)):
+        monkeypatch.setattr(cuda_extents, name, value)
+    x, y, row = given_of((7, 11, 40), (7, 1, 40), (11, 1), dtype=dtype)
+    (z,) = given_of((40, 11), dtype=float64)
+    turned = emit("cast", emit("transpose", z, perm=(1, 0)), dtype=dtype)
+    total = emit("multiply", emit("add", emit("add", x, y), turned), row)
+    top = emit("reduce_max", total, axes=(axis,), keepdims=True)
+    part = emit("exp", emit("subtract", total, top))
+    graph = Graph([x, y, z, row], [emit("divide", part, emit("reduce_sum", part, axes=(axis,), keepdims=True))])
+    (program,) = programs(graph)
+    assert "tiles0" in program.text and program.launches[0].grid > 1
+    arrays = drawn(graph)
+    outputs = [(v.aval.dims, v.aval.dtype.numpy_dtype) for v in graph.outputs]
+    for offset in (0, 8):
+        (found,) = emulated.run(program, arrays, outputs, offset=offset)
+        assert_near(found, node_by_node(graph, arrays)[0], (dtype, offset), 100)
+
+
+def test_tiles_of_rows_whichever_axes_are_repeated(emulated: Emulated, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A normalisation over some axes, and sums by the way, of products of operands that lack some axes."""
+    for name, value in (("FEW_TILES", 2), ("SMALL", 0), ("AGAIN", 0)):
+        monkeypatch.setattr(cuda_extents, name, value)
+    rng = np.random.default_rng(0)
+    found = []
+    for _ in range(9):
+        whole = rng.choice((2, 3, 5, 8, 12, 17), size=4)
+        shapes = [tuple(map(int, np.where(rng.random(4) < 0.6, whole, 1))) for _ in range(3)]
+        axes = tuple(int(k) for k in sorted(rng.choice(4, rng.integers(1, 3), replace=False)))
+        x, y, z = given_of(*shapes, dtype=float32)
+        part = emit("exp", emit("multiply", emit("multiply", x, y), z))
+        ready = emit("divide", part, emit("reduce_sum", part, axes=axes, keepdims=True))
+        sums = emit("reduce_sum", emit("square", ready), axes=axes, keepdims=False)
+        found.append(Graph([x, y, z], [ready, sums]))
+    fused = [fuse(g, spells_cuda, 1, siblings=True) for g in found]
+    emulated.compile_all(fused)
+    texts = [rendered(n.step.params["cluster"]).text for g in fused for n in kernels(g)]
+    assert sum("tile += gridDim.x" in text and "team" in text for text in texts) >= 3
+    for graph, kernel in zip(found, fused, strict=True):
+        arrays = drawn(graph)
+        for a, b in zip(emulated.graph(kernel, arrays), node_by_node(graph, arrays), strict=True):
+            assert_near(a, b, graph, 300)
 
 
 @pytest.mark.parametrize("name", ["rows", "columns", "sinks"])
