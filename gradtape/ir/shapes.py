@@ -98,7 +98,70 @@ class TensorShape:
         return TensorShape(None if a is None or b is None else a + b)
 
     def with_rank(self, rank: int) -> TensorShape:
-        return self.merge_with((None,) * rank)
+        """This shape, of which so many dimensions are known at least to be there.
+
+        Raises:
+          ValueError: it has another rank.
+        """
+        self.assert_has_rank(rank)
+        return self.merge_with([None] * rank)
+
+    def with_rank_at_least(self, rank: int) -> TensorShape:
+        """This shape, unless its rank is known to be smaller: that is a ValueError."""
+        if self.rank is not None and self.rank < rank:
+            raise ValueError(f"Shape {self} must have rank at least {rank}.")
+        return self
+
+    def with_rank_at_most(self, rank: int) -> TensorShape:
+        """This shape, unless its rank is known to be larger: that is a ValueError."""
+        if self.rank is not None and self.rank > rank:
+            raise ValueError(f"Shape {self} must have rank at most {rank}.")
+        return self
+
+    def assert_has_rank(self, rank: int) -> None:
+        """Raise ValueError where the rank is known to be another."""
+        if self.rank not in (None, rank):
+            raise ValueError(f"Shape {self} must have rank {rank}.")
+
+    def assert_same_rank(self, other: Any) -> None:
+        """Raise ValueError where both ranks are known, and differ."""
+        that = TensorShape(other)
+        if None not in (self.rank, that.rank) and self.rank != that.rank:
+            raise ValueError(f"Shapes {self} and {that} must have the same rank.")
+
+    def assert_is_compatible_with(self, other: Any) -> None:
+        """Raise ValueError where no tensor has both shapes."""
+        if not self.is_compatible_with(other):
+            raise ValueError(f"Shapes {self} and {TensorShape(other)} are incompatible.")
+
+    def is_subtype_of(self, other: Any) -> bool:
+        """Whether each tensor of this shape has the other one."""
+        that = TensorShape(other).dims_or_none
+        if that is None:
+            return True
+        mine = self.dims_or_none
+        return mine is not None and len(mine) == len(that) and all(n in (None, m) for m, n in zip(mine, that))
+
+    def most_specific_compatible_shape(self, other: Any) -> TensorShape:
+        """The shape that all tensors of both shapes have, with the most that is known of it.
+
+        >>> import gradtape as tf
+        >>> tf.TensorShape([2, 3]).most_specific_compatible_shape([4, 3])
+        TensorShape([None, 3])
+        """
+        mine, that = self.dims_or_none, TensorShape(other).dims_or_none
+        if mine is None or that is None or len(mine) != len(that):
+            return TensorShape(None)
+        return TensorShape([m if m == n else None for m, n in zip(mine, that)])
+
+    def most_specific_common_supertype(self, others: Iterable[Any]) -> TensorShape | None:
+        """The same of several shapes; None where one of the others is no shape."""
+        found = self
+        for other in others:
+            if not isinstance(other, TensorShape):
+                return None
+            found = found.most_specific_compatible_shape(other)
+        return found
 
     def __len__(self) -> int:
         return len(self.as_list())
