@@ -118,6 +118,7 @@ def counting() -> Iterator[Counter[str]]:
         counted(compiled, "augmented", "differentiated"),
         counted(compiled, "simplify", "simplified"),
         counted(cpu, "compile_graph", "compiled"),
+        counted(compiled, "compile_graph", "compiled"),
         counted(Recorder, "_grow", "structures"),
         counted(Operation, "infer", "shapes inferred"),
     ):
