@@ -24,10 +24,6 @@ from gradtape.runtime.tensor import Tensor
 from gradtape.transforms.independence import Verdict
 
 
-class UnrecordedTargetWarning(UserWarning):
-    """`batch_jacobian` of a target that the tape has not recorded, which is zero."""
-
-
 class BatchDependenceWarning(UserWarning):
     """Examples of a batch depend on each other, or may do so, where `batch_jacobian` takes them for independent."""
 
@@ -67,10 +63,10 @@ class BatchJacobians(Recording):
 
         Warns:
           BatchDependenceWarning: naming the op at which examples meet, or because of which nothing could be proved.
-          UnrecordedTargetWarning: the tape has not recorded the target, so that the result is zero.
 
         Raises:
-          ValueError: shapes without a common first dimension, or of fewer than two.
+          ValueError: shapes without a common first dimension, or of fewer than two; a target that this tape has
+            not recorded.
           RuntimeError: the second use of a tape that is not persistent.
 
         >>> import gradtape as tf
@@ -111,12 +107,11 @@ class BatchJacobians(Recording):
         slot, asked = slots.get(target._id, 0), slots.get(source._id, 0)
         found: Tensor | None = None
         if slot <= 0 or self._recorder is None:
-            message = (
-                "This tape has not recorded the target of `batch_jacobian`, which is zero: nothing in it depends on "
-                "what the tape watches, or it was computed outside the tape's block."
+            raise ValueError(
+                "This tape has not recorded the target of `batch_jacobian`: nothing in it depends on what the tape "
+                "watches, or it was computed outside the tape's block. Compute it inside the block."
             )
-            warnings.warn(message, UnrecordedTargetWarning, stacklevel=3)
-        elif asked > 0 and target._aval.size:
+        if asked > 0 and target._aval.size:
             _report(independence(self._recorder, slot, asked, axes), on_dependence)
             if at_once and not (STATE.overrides is not None and STATE.overrides.op_by_op):
                 (found,) = jacobians(self._recorder, slot, [asked], batch=axes)
