@@ -36,6 +36,7 @@ ALIKE: dict[tuple[str, ...], str] = {
     files(
         "backends", "kernels_in_programs small small_loops stepping without_kernels"
     ): "programs of the host's kernels",
+    ("backends/test_choice.py",): "processes of their own, which have no device",
     ("backends/cuda",): "a device's backend by itself, on a device of its own",
     ("benchmarks",): "the harness, without its workloads",
     ("cuda_emulator",): "the emulated device itself",

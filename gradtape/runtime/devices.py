@@ -83,7 +83,8 @@ class Devices:
                 return
             found = choice()
             if found.is_worth_a_word:
-                warnings.warn(f"gradtape runs on the CPU: {found.reason}.", RuntimeWarning, stacklevel=2)
+                # One line, without that of this file: whose it is says the name.
+                warnings.warn_explicit(f"gradtape runs on the CPU: {found.reason}.", RuntimeWarning, "gradtape", 1)
             self.use(found.device)
 
 

@@ -49,12 +49,21 @@ def present() -> Any:
         raise NoDevice(
             f"CuPy is installed but cannot be loaded ({e}). Install it anew: `pip install gradtape[cu13]`."
         ) from e
-    if not cupy.is_available():
+    if not _sees_a_gpu(cupy):
         raise NoDevice(
-            "no NVIDIA driver or GPU was found. Install the driver (in a container: start it with `--gpus all`), or "
-            "set GRADTAPE_DEVICE=cpu."
+            "CuPy found no NVIDIA driver that it can use, or no GPU. Install the driver (in a container: start it with "
+            "`--gpus all`), or set GRADTAPE_DEVICE=cpu; `gradtape doctor` says more."
         )
     return cupy
+
+
+def _sees_a_gpu(cupy: Any) -> bool:
+    """Whether CuPy finds a device. Versions that raise here say of a driver that is not there that it is older than the
+    runtime, which misleads."""
+    try:
+        return bool(cupy.is_available())
+    except RuntimeError:
+        return False
 
 
 def device() -> Cuda:
