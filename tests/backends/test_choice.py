@@ -1,5 +1,5 @@
-"""Which device a process takes, and that it says so in one line where somebody may have expected another: in processes of
-their own, with modules that stand for CuPy on machines without a driver."""
+"""Which device a process takes, and that it says so in one line where somebody may have expected another: in processes
+of their own, with modules that stand for CuPy on machines without a driver."""
 
 from __future__ import annotations
 

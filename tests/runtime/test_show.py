@@ -68,6 +68,26 @@ def test_kernels_as_their_text(tmp_path: Path) -> None:
     assert "sin(" in kernel
 
 
+def test_kernels_of_a_device_as_their_text(tmp_path: Path) -> None:
+    """Each when it is compiled; calls that need no new one show nothing."""
+    program = PROGRAM.replace("import gradtape as tf", "import tests.on_emulated as tf") + "f(tf.ones((3, 4)))\n"
+    program += """
+text = (
+    "__global__ void thrice(const float* x, float* y, int size)"
+    " { if (threadIdx.x < size) y[threadIdx.x] = 3 * x[threadIdx.x]; }"
+)
+op = tf.kernel_op(text, signature="()->()")
+assert op(tf.ones([5])).numpy().tolist() == op(tf.ones([5])).numpy().tolist() == [3.0] * 5
+"""
+    kernels = shown("kernels", tmp_path, program)
+    titles = [k.splitlines()[0].removeprefix("kernels: ") for k in kernels]
+    assert len(set(titles)) == len(titles) >= 2 and all(t.endswith(", on GPU:0") for t in titles), titles
+    (text,) = (k for k in kernels if "sin_add_reduce_sum" in k.splitlines()[0])
+    assert "// t1 = sin(r0)" in text
+    assert 'extern "C" __global__ void __launch_bounds__(' in text and "const float32* __restrict__ r0" in text
+    assert titles[-1] == "thrice, on GPU:0" and "y[threadIdx.x] = 3 * x[threadIdx.x]" in kernels[-1]
+
+
 def test_several_words(tmp_path: Path) -> None:
     kinds = {part.split(":")[0] for part in shown(" graph, kernels", tmp_path)}
     assert kinds == {"graph", "kernels"}

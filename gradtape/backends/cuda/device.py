@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import re
 import threading
@@ -18,6 +19,7 @@ from gradtape.backends.cuda.cudnn import Cudnn
 from gradtape.backends.cuda.memory import Room, install, room
 from gradtape.ir.bounded import Bounded
 from gradtape.ir.dtypes import DType
+from gradtape.ir.show import show
 from gradtape.kernels import numba_cuda
 from gradtape.kernels.cuda_launch import Buffer, CudaProgram, Number, Table
 from gradtape.kernels.cuda_render import TEMPLATES
@@ -203,6 +205,8 @@ class Cuda:
             missing = [t for t in dict.fromkeys(texts) if t not in self.functions]
             if not missing:
                 return
+            for text in missing:
+                show("kernels", f"{name_of(text)}, on {self.name}", functools.partial(str, text))
             try:
                 module = self.load(whole("\n".join(missing)))
             except RuntimeError as e:

@@ -11,6 +11,7 @@ from gradtape.ir.aval import aval_of
 from gradtape.ir.bounded import Bounded
 from gradtape.ir.dtypes import DType
 from gradtape.ir.errors import InvalidArgumentError
+from gradtape.ir.show import show
 from gradtape.kernels.cuda_source import CudaSource
 from gradtape.ops.kernels import KernelStep, Layout, values_of
 from gradtape.ops.op import Step
@@ -95,6 +96,7 @@ def _loaded(cuda: Cuda, op: KernelStep, source: CudaSource, letters: Mapping[str
     text = source.specialised(letters)
 
     def make() -> Any:
+        show("kernels", f"{source.name}, on {cuda.name}", lambda: text)
         try:
             return cuda.load(text).get_function(source.name)
         except (RuntimeError, ValueError) as e:
