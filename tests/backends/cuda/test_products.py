@@ -1,4 +1,4 @@
-"""What cuBLAS is asked for: one call for a batch of products, operands where they lie, sums carried as the switches say."""
+"""What cuBLAS is asked for: one call for a batch of products, operands where they lie, sums carried as switches say."""
 
 from __future__ import annotations
 
