@@ -16,6 +16,7 @@ from gradtape.kernels.cuda_teams import (
     Layout,
     Sweep,
     aligned,
+    asked_for,
     blocks_at_once,
     elements_of_lane,
     is_inside,
@@ -84,7 +85,7 @@ class Rows:
         later = {p.result for p in self.waiting}
         moved = bytes_once(self.cluster, (a for a in accesses(self.job) if a[0] not in later))
         moved += sum(p.bytes for p in self.waiting)
-        launch = Launch(name, self.grid, team.threads, self.plan.shared(self.size), moved, arguments)
+        launch = Launch(name, self.grid, team.threads, asked_for(self.job, self.plan), moved, arguments)
         return text, launch, self.waiting
 
     def _bounds(self) -> str:

@@ -95,7 +95,7 @@ class Layout:
         return {*self.still, *(self.tiles.starts if self.tiles is not None else ())}
 
     def shared(self, elements: int) -> int:
-        """Bytes of shared memory that are asked for."""
+        """Bytes of shared memory that are needed, beside what its teams put numbers together in."""
         tiled = self.tiles.shared if self.tiles is not None else 0
         return self.team.held(elements) * self.bytes + aligned(elements) * self.still_bytes + tiled
 
@@ -155,6 +155,13 @@ def _bytes(job: Job, x: Layout) -> int:
     return x.shared(size_of(job.cluster, job.elements)) + static
 
 
+def asked_for(job: Job, x: Layout) -> int:
+    """Bytes of shared memory that a launch asks for. A block that takes more than SHARED with what its kernel has by
+    itself gets it only if it asks for more than SHARED."""
+    needed = x.shared(size_of(job.cluster, job.elements))
+    return max(needed, SHARED + ALIGNED) if _bytes(job, x) > SHARED else needed
+
+
 def apart(job: Job) -> Layout:
     """How a job runs of which nothing stays on the chip but what combining writes carry."""
     teams = list(_teams(job))
@@ -178,9 +185,8 @@ def _still(job: Job, team: Team) -> tuple[int, ...]:
 
 def fits(job: Job, limit: int) -> bool:
     """Whether what combining writes carry for each element has room."""
-    _, size = _carried(job, 0)
-    *_, team = _teams(job)
-    return team.held(size_of(job.cluster, job.elements)) * size <= limit
+    carried, _ = _carried(job, 0)
+    return not carried or _bytes(job, apart(job)) <= limit
 
 
 def width_of(cluster: Cluster, vector: int | None) -> int:

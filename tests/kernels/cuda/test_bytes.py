@@ -356,18 +356,22 @@ def test_rows_that_do_not_fit_are_read_again(f: Callable[..., Any], shapes: Sequ
 
 
 @pytest.mark.parametrize("arch", limits.SHARED_BY_OPT_IN)
-def test_no_block_asks_for_more_than_there_is(arch: str) -> None:
-    """Rows of any length; what static memory a kernel has is counted in."""
+@pytest.mark.parametrize("name", ["rows", "sinks"])
+def test_no_block_asks_for_more_than_there_is(name: str, arch: str) -> None:
+    """Rows of any length, also those that need 48 KB, or all that there is, but for the memory that a kernel has by
+    itself: a launch that takes more than 48 KB with that has asked for it."""
     most = limits.SHARED_BY_OPT_IN[arch]
     emulated = Emulated(arch=arch)
-    for length in (most // 4 - 2000, most // 4 - 16, most // 4, most // 8):
-        graph = wide((3, length))["rows"]
+    for length in (SHARED // 4 - 100, SHARED // 4, most // 4 - 2000, most // 4 - 16, most // 4, most // 8):
+        graph = wide((3, length))[name]
         (node,) = kernels(on_device(graph))
         program = render_cuda(node.step.params["cluster"], most)
         assert max(x.shared for x in program.launches) <= most
         arrays = drawn(graph)
-        (found,) = emulated.run(program, arrays, [(graph.outputs[0].aval.dims, np.float32)])
-        assert_near(found, node_by_node(graph, arrays)[0], length)
+        outputs = [(v.aval.dims, np.float32) for v in graph.outputs]
+        found = emulated.run(program, arrays, outputs)
+        for a, b in zip(found, node_by_node(graph, arrays), strict=True):
+            assert_near(a, b, (name, length))
 
 
 # ------------------------------------------------------------------ what the documents say

@@ -108,3 +108,29 @@ def test_what_has_no_elements_is_not_launched() -> None:
 def test_places_have_64_bits_where_extents_and_the_grid_ask_for_it(extent: int, index: str) -> None:
     for reduced in (False, True):
         assert f"const {index} n0" in render_cuda(line(extent, reduced)).text
+
+
+# ------------------------------------------------------------------ what no kernel may do
+
+GENERATORS = {file.name: file.read_text(encoding="utf-8") for file in sorted(TEMPLATES.parent.glob("cuda_*.py"))}
+OF_USERS = "cuda_source.py"  # which reads texts of users, and writes none
+
+
+def test_every_kernel_says_how_many_threads_it_has() -> None:
+    """One function writes what stands before its name; templates hold none."""
+    assert "__global__" not in LIBRARY
+    ours = [x.strip() for n, t in GENERATORS.items() if n != OF_USERS for x in t.splitlines() if "__global__" in x]
+    assert ours == ["f'extern \"C\" __global__ void __launch_bounds__({bounds})',"]
+
+
+def test_shuffles_name_all_lanes_of_a_warp() -> None:
+    calls = re.findall(r"__(?!syncthreads)\w+_sync\((\w+),", LIBRARY)
+    assert len(calls) >= 8 and set(calls) == {"0xffffffffu"}
+    assert "__syncwarp" not in LIBRARY and "__activemask" not in LIBRARY
+    assert not any("_sync(" in text for name, text in GENERATORS.items() if name != OF_USERS)
+
+
+def test_nothing_is_added_up_by_atomic_operations() -> None:
+    """In whatever order threads come: results would not be the same twice."""
+    assert not re.search(r"\batomic[A-Z]", LIBRARY)
+    assert not any(re.search(r"\batomic[A-Z]", text) for text in GENERATORS.values())
