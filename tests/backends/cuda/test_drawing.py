@@ -16,6 +16,7 @@ from gradtape.backends.cuda.table import OPS
 from gradtape.ir import dtypes
 from gradtape.ops.op import lookup
 from tests.backends.cuda.running import on_device
+from tests.cuda_emulator import cupy_stand_in
 from tests.cuda_emulator.device import Counts
 from tests.cuda_emulator.devices import fresh
 from tests.op_table.running import results_of
@@ -118,6 +119,26 @@ def test_calls_draw_on_the_device_and_wait_for_nothing(name: str, counts: Counts
     assert "GPU" in got.device and not counts.synchronizations
     assert (traced.shape, traced.dtype) == (want.shape, want.dtype)
     np.testing.assert_allclose(got.numpy(), want.numpy(), rtol=1e-6)
+
+
+NO_ELEMENTS: dict[str, Callable[[], Any]] = {
+    "normal": lambda: tf.random.normal([3, 0]),
+    "truncated_normal": lambda: tf.random.truncated_normal([0]),
+    "integers": lambda: tf.random.uniform([0, 7], 0, 7, tf.int32),
+    "gamma": lambda: tf.random.gamma([0], [0.5, 2.0]),
+    "poisson": lambda: tf.random.poisson([0], [0.5, 20.0]),
+    "sort": lambda: tf.sort(tf.zeros([3, 0])),
+}
+
+
+@pytest.mark.parametrize("name", NO_ELEMENTS)
+def test_nothing_is_launched_for_what_has_no_elements(name: str, counts: Counts) -> None:
+    tf.random.set_seed(3)
+    with tf.device("/GPU:0"):
+        found = NO_ELEMENTS[name]()
+    cupy_stand_in.device().synchronize("count")
+    assert found.numpy().size == 0 and "GPU" in found.device
+    assert not counts.launches and not set(counts.library_calls) - {"copy", "fill"}, counts
 
 
 def test_generators_and_seeds_on_the_device_go_on_there(counts: Counts) -> None:
