@@ -18,6 +18,9 @@ DTYPES = (float32, float64, int32, int64, bool_)
 HALVES = (float16, bfloat16)
 PLAIN = frozenset({0.0, 1.0, -1.0, 2.0, -2.0, 0.5, -0.5, math.inf, -math.inf})  # numbers that stand in the text
 
+# What the compiler may do to operations whose order is up to it. With leave to ignore signs of zeros, LLVM would also
+# take what they combine apart: x - x, which is NaN where x is infinite, would vanish from a sum.
+ANY_ORDER = ("reassoc", "contract")
 # Per monoid: what combines two numbers, in any order, the number that changes nothing, and the kinds that it takes.
 MONOIDS = {
     "sum": ("add_any({0}, {1})", "0", "fi"),
@@ -139,7 +142,7 @@ def _arithmetic(name: str) -> Any:
 
         def write(context: Any, builder: Any, signature: Any, values: Any) -> Any:
             if isinstance(signature.return_type, types.Float):
-                return getattr(builder, f"f{name}")(*values, flags=("reassoc", "contract", "nsz"))
+                return getattr(builder, f"f{name}")(*values, flags=ANY_ORDER)
             return getattr(builder, name)(*values)
 
         return a(a, b), write

@@ -98,6 +98,15 @@ def counted(dtype: DType) -> Graph:
     return Graph([x], [emit("select", positive, scaled, emit("negative", x)), count, some])
 
 
+def cancelled(dtype: DType) -> Graph:
+    """What is NaN where x is not finite, and would be nothing in arithmetic without infinities."""
+    (x,) = given_of((6, 40), dtype=dtype)
+    difference = emit("subtract", emit("add", x, x), x)
+    nothing, once = emit("subtract", x, x), emit("divide", x, x)
+    sums = [emit("reduce_sum", v, axes=a, keepdims=False) for v in (nothing, difference) for a in ((0,), (1,), (0, 1))]
+    return Graph([x], [*sums, *(emit("reduce_prod", once, axes=a, keepdims=False) for a in ((0,), (1,)))])
+
+
 GRAPHS: tuple[Callable[[DType], Graph], ...] = (
     softmax_and_its_slope,
     layer_norm_and_its_slope,
@@ -105,6 +114,7 @@ GRAPHS: tuple[Callable[[DType], Graph], ...] = (
     chain,
     transposed,
     counted,
+    cancelled,
 )
 
 
