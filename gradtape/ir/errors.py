@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class OpError(Exception):
     """Base of the errors that an operation raises; `message` holds the text, `error_code` TensorFlow's number of the
-    kind. No operation of a graph is held: `op` and `node_def` are None."""
+    kind. What is raised here has a message alone, and None for `op` and `node_def`. A program may raise one with all
+    that TensorFlow asks for: a node, an operation, a message and, for this class itself, a number.
+
+    >>> import gradtape as tf
+    >>> tf.errors.OutOfRangeError(None, None, "The data is at its end.").message
+    'The data is at its end.'
+    """
 
     error_code = 2
-    op: str | None = None
-    node_def: None = None
 
-    def __init__(self, message: str) -> None:
+    def __init__(
+        self, node_def: Any = None, op: Any = None, message: Any = None, error_code: int | None = None
+    ) -> None:
+        if message is None:  # it is all that was given
+            node_def, message = None, node_def
+        if message is None:
+            raise TypeError(
+                f"`{type(self).__name__}` wants a message, got none. Give it alone, or a node, an operation and the "
+                "message, of which the first two may be None."
+            )
         super().__init__(message)
-        self.message = message
+        self.message, self.op, self.node_def = message, op, node_def
+        if error_code is not None:
+            self.error_code = error_code
 
 
 class InvalidArgumentError(OpError):

@@ -97,30 +97,32 @@ class TensorShape:
         a, b = self.dims_or_none, as_dims(other)
         return TensorShape(None if a is None or b is None else a + b)
 
-    def with_rank(self, rank: int) -> TensorShape:
-        """This shape, of which so many dimensions are known at least to be there.
+    def with_rank(self, rank: int | None) -> TensorShape:
+        """This shape, of which so many dimensions are known at least to be there; None: as it is.
 
         Raises:
           ValueError: it has another rank.
         """
+        if rank is None:
+            return self
         self.assert_has_rank(rank)
         return self.merge_with([None] * rank)
 
     def with_rank_at_least(self, rank: int) -> TensorShape:
         """This shape, unless its rank is known to be smaller: that is a ValueError."""
-        if self.rank is not None and self.rank < rank:
+        if self.rank is not None and self.rank < _rank(rank):
             raise ValueError(f"Shape {self} must have rank at least {rank}.")
         return self
 
     def with_rank_at_most(self, rank: int) -> TensorShape:
         """This shape, unless its rank is known to be larger: that is a ValueError."""
-        if self.rank is not None and self.rank > rank:
+        if self.rank is not None and self.rank > _rank(rank):
             raise ValueError(f"Shape {self} must have rank at most {rank}.")
         return self
 
     def assert_has_rank(self, rank: int) -> None:
         """Raise ValueError where the rank is known to be another."""
-        if self.rank not in (None, rank):
+        if self.rank not in (None, _rank(rank)):
             raise ValueError(f"Shape {self} must have rank {rank}.")
 
     def assert_same_rank(self, other: Any) -> None:
@@ -232,6 +234,14 @@ def as_dim(value: Any) -> int:
     if n < 0:
         raise ValueError(f"A dimension must be 0 or more, got {n}.")
     return n
+
+
+def _rank(value: Any) -> int:
+    """A rank as an int."""
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise TypeError(f"A rank must be an integer, got {value!r} of type {type(value).__name__}.") from None
 
 
 def size_of(shape: Iterable[int]) -> int:

@@ -16,13 +16,11 @@ AT_POSITIONS: dict[str, Callable[..., Tensor]] = {}
 class RowAssigning:
     """The base of what can be assigned to."""
 
-    def read(self) -> Tensor:
-        raise NotImplementedError
-
-    def assign(self, value: Any) -> Any:
-        raise NotImplementedError
-
     def _scatter(self, how: str, delta: Any) -> Self:
+        raise NotImplementedError
+
+    def _updated(self, update: Callable[[Tensor], Any]) -> Self:
+        """Assign what becomes of the value, which no other thread changes meanwhile."""
         raise NotImplementedError
 
     # ------------------------------------------------------------------ rows
@@ -99,8 +97,7 @@ class RowAssigning:
         return self._at_positions("minimum", indices, updates)
 
     def _at_positions(self, how: str, indices: Any, updates: Any) -> Self:
-        self.assign(AT_POSITIONS[how](self.read(), indices, updates))
-        return self
+        return self._updated(lambda value: AT_POSITIONS[how](value, indices, updates))
 
     def gather_nd(self, indices: Any, name: str | None = None) -> Tensor:
         """What is at rows of positions: `tf.gather_nd` of the value.

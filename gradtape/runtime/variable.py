@@ -31,7 +31,7 @@ from gradtape.runtime.trace import FunctionTracer, creating, evaluated, function
 _names = itertools.count()
 
 
-_UPDATING = threading.Lock()  # held while a value is read and written back: no update of two threads is lost
+_UPDATING = threading.RLock()  # held while a value is read and written back: no update of two threads is lost
 
 
 class Variable(RowAssigning, Operators):
@@ -217,7 +217,9 @@ class Variable(RowAssigning, Operators):
             tracer.assign(self, tensor)
             return self
         self._tell(tensor, "assign")
-        self._snapshot = _copied(tensor)
+        copied = _copied(tensor)
+        with _UPDATING:
+            self._snapshot = copied
         return self
 
     def assign_add(
@@ -279,6 +281,14 @@ class Variable(RowAssigning, Operators):
                 array = np.array(self._snapshot._array, order="C")
             row_updates.scatter_into(array, how, delta)
             self._snapshot = wrap(array, self._aval)
+        return self
+
+    def _updated(self, update: Callable[[Tensor], Any]) -> Self:
+        if STATE.tracers and function_tracer() is not None:
+            self.assign(update(self.read()))
+            return self
+        with _UPDATING:
+            self.assign(update(self.read()))
         return self
 
     def overwrite(self, array: Any) -> None:

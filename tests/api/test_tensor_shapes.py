@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import pytest
 
 import gradtape as tf
@@ -47,6 +50,14 @@ def test_ranks_that_are_known() -> None:
         s.with_rank_at_least(3)
     with pytest.raises(ValueError, match="must have rank at most 1"):
         s.with_rank_at_most(1)
+    assert s.with_rank(None) is s and repr(s.with_rank(np.int64(2))) == repr(s)
+
+
+@pytest.mark.parametrize("name", ["with_rank", "with_rank_at_least", "with_rank_at_most", "assert_has_rank"])
+@pytest.mark.parametrize("rank", ["a", 1.5, [2]])
+def test_ranks_that_are_no_numbers(name: str, rank: Any) -> None:
+    with pytest.raises(TypeError, match=f"A rank must be an integer, got .* of type {type(rank).__name__}"):
+        getattr(S([2, None]), name)(rank)
 
 
 def test_shapes_that_no_tensor_has_both() -> None:

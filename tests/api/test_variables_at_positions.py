@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
+import threading
+
 import numpy as np
 import pytest
 
@@ -41,6 +44,22 @@ def test_updates_that_meet_add_up_and_slices_are_updates_too() -> None:
     np.testing.assert_array_equal(v, [[0, 0], [0, 0], [4, 6]])
 
 
+def test_no_update_of_two_threads_is_lost() -> None:
+    v = tf.Variable(tf.zeros([4]))
+
+    def add() -> None:
+        for _ in range(200):
+            v.scatter_nd_add([[1], [3]], [1.0, 2.0])
+            v.scatter_nd_sub([[0]], [1.0])
+
+    threads = [threading.Thread(target=add) for _ in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    np.testing.assert_array_equal(v, [-800.0, 800.0, 0.0, 1600.0])
+
+
 def test_reading_at_positions_has_gradients() -> None:
     v = tf.Variable([1.0, 2.0, 3.0])
     with tf.GradientTape(persistent=True) as tape:
@@ -54,6 +73,21 @@ def test_errors_have_the_number_of_their_kind() -> None:
         tf.matmul(tf.ones([2, 3]), tf.ones([2, 3]))
     assert (e.value.error_code, e.value.op, e.value.node_def) == (3, None, None)
     assert tf.errors.NotFoundError("no").error_code == 5 and tf.errors.UnknownError("no").error_code == 2
+
+
+def test_errors_are_made_as_in_tensorflow() -> None:
+    for e in (
+        tf.errors.OutOfRangeError(None, None, "the end"),
+        tf.errors.OutOfRangeError(None, None, message="the end"),
+    ):
+        assert (e.message, str(e), e.error_code, e.op, e.node_def) == ("the end", "the end", 11, None, None)
+    e = tf.errors.OpError("a node", "an operation", "a text", 7)
+    assert (e.message, e.error_code, e.op, e.node_def) == ("a text", 7, "an operation", "a node")
+    again = pickle.loads(pickle.dumps(tf.errors.AbortedError(None, None, "twice")))
+    assert (again.message, again.error_code) == ("twice", 10)
+    for nothing in ((), (None,), (None, None), (None, "an operation")):
+        with pytest.raises(TypeError, match="`AbortedError` wants a message, got none"):
+            tf.errors.AbortedError(*nothing)
 
 
 @pytest.mark.parametrize("values, dtype", [([1, 2.0], "float32"), ([True, False], "bool"), ([1, 2], "int32")])
