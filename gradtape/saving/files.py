@@ -54,7 +54,7 @@ class Settling(io.FileIO):
         super().__init__(path, "x")
         self._written = self._begun = 0  # bytes before which all is there, and those that the disk was told to take
         self._aside: ThreadPoolExecutor | None = None
-        self.kept = False  # something names it
+        self.kept = False  # something names it, or is about to
 
     def write(self, data: Any) -> int:
         view = memoryview(data).cast("B")
@@ -89,9 +89,16 @@ class Settling(io.FileIO):
         """Wait until all is on the disk."""
         os.fsync(self.fileno())
 
-    def keep(self) -> None:
-        """Close the file, which something names now."""
+    @contextlib.contextmanager
+    def keeping(self) -> Iterator[None]:
+        """A block after which something names the file, which is closed then. It stays where the block is interrupted:
+        nobody knows how far that was."""
         self.kept = True
+        try:
+            yield
+        except Exception:
+            self.kept = False
+            raise
         self.close()
 
     def close(self) -> None:

@@ -36,6 +36,7 @@ __all__ = [
 KIND, VERSION = "saved model", 2
 MODEL = "saved_model.json"
 WEIGHTS = re.compile(r"weights-[0-9a-f]{16}\.safetensors")
+PARTS = re.compile(rf"({WEIGHTS.pattern}|{re.escape(MODEL)})\.([0-9a-f]{{8}}){{1,2}}{re.escape(PART)}")
 SERVING = "serve"
 DEFAULT_SERVING_SIGNATURE_DEF_KEY = signing.DEFAULT
 
@@ -139,8 +140,8 @@ def save(obj: Any, export_dir: Any, signatures: Any = None, options: SaveOptions
             settle_all(folder, file, described)
             with turn(folder):
                 described.close()
-                os.replace(os.path.join(folder, part), os.path.join(folder, MODEL))
-                file.keep()
+                with file.keeping():
+                    os.replace(os.path.join(folder, part), os.path.join(folder, MODEL))
                 settle(folder)
                 sweep(folder, _is_ours, [weights])
 
@@ -167,8 +168,8 @@ def _content(weights: str, objects: Objects, signatures: list[Any], options: Sav
 
 
 def _is_ours(name: str) -> bool:
-    """Whether a save made a file, and perhaps left it behind."""
-    return bool(WEIGHTS.match(name) or (name.startswith(MODEL) and name != MODEL))
+    """Whether a save, perhaps one of an earlier version, made a file, and left it behind."""
+    return bool(WEIGHTS.fullmatch(name) or PARTS.fullmatch(name))
 
 
 def _call_of(layer: Layer) -> Function | None:

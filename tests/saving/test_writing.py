@@ -195,3 +195,34 @@ def test_small_models_have_no_room_left(tmp_path: Path, monkeypatch: pytest.Monk
     tf.saved_model.save(parts(), tmp_path)
     (path,) = tmp_path.glob("*.safetensors")
     assert path.stat().st_size < 1 << 13
+
+
+def test_an_interruption_behind_the_last_step_leaves_the_new_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = tf.Module()
+    model.v = tf.Variable(1.0)
+    tf.saved_model.save(model, tmp_path)
+    model.v.assign(2.0)
+    replace = os.replace
+
+    def interrupted(*paths: str) -> None:
+        replace(*paths)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            tf.saved_model.save(model, tmp_path)
+    assert float(tf.saved_model.load(tmp_path).v) == 2.0
+
+
+def test_files_of_others_are_not_swept_away(tmp_path: Path) -> None:
+    weights, part = f"weights-{'0' * 16}.safetensors", f".{'a' * 16}.part"
+    theirs = [f"{name}.bak" for name in ("saved_model.json", weights)] + ["saved_model.json.part"]
+    ours = [weights, f"saved_model.json{part}", f"saved_model.json.{'0' * 8}.part", f"{weights}.{'0' * 8}.part"]
+    for name in (*theirs, *ours):
+        (tmp_path / name).write_bytes(b"")
+    tf.saved_model.save(parts(), tmp_path)
+    left = {p.name for p in tmp_path.iterdir()}
+    assert left.isdisjoint(ours) and left.issuperset(theirs) and len(left) == len(theirs) + 2
