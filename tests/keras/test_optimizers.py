@@ -357,7 +357,8 @@ def test_new_variables_want_a_new_optimizer() -> None:
     with pytest.raises(ValueError, match="Unknown variable"):
         optimizer.apply([tf.constant(1.0)], [tf.Variable(1.0)])
     with pytest.raises(TypeError, match="changes variables"):
-        optimizers.SGD().build([tf.constant(1.0)])
+        (other := optimizers.SGD()).build([tf.Variable(1.0), tf.constant(1.0)])
+    assert not other.built and not other._order, "nothing is left of a build that failed"
 
 
 MAKERS = {

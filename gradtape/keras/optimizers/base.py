@@ -92,10 +92,10 @@ class Optimizer(Attaching):
         """Make the state for these variables, once; the first `apply` does it."""
         if self.built:
             return
-        for k, v in enumerate(variables):
+        for v in variables:
             if not isinstance(v, Variable):
                 raise TypeError(f"An optimizer changes variables, got {v!r} of type {type(v).__name__}.")
-            self._order[v._id] = k
+        self._order = {v._id: k for k, v in enumerate(variables)}
         self._trained = list(variables)
         if self._averages is not None:
             self._averages.build(variables, lambda v: self.add_variable_from_reference(v, "average"))
