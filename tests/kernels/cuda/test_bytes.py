@@ -355,15 +355,22 @@ def test_rows_that_do_not_fit_are_read_again(f: Callable[..., Any], shapes: Sequ
     assert small.launches != large.launches
 
 
+def softmax(shape: tuple[int, int]) -> Graph:
+    """Of one operand: all that a block keeps of it is one row."""
+    (x,) = given_of(shape, dtype=float32)
+    e = emit("exp", emit("subtract", x, emit("reduce_max", x, axes=(1,), keepdims=True)))
+    return Graph([x], [emit("divide", e, emit("reduce_sum", e, axes=(1,), keepdims=True))])
+
+
 @pytest.mark.parametrize("arch", limits.SHARED_BY_OPT_IN)
-@pytest.mark.parametrize("name", ["rows", "sinks"])
+@pytest.mark.parametrize("name", ["rows", "sinks", "softmax"])
 def test_no_block_asks_for_more_than_there_is(name: str, arch: str) -> None:
     """Rows of any length, also those that need 48 KB, or all that there is, but for the memory that a kernel has by
     itself: a launch that takes more than 48 KB with that has asked for it."""
     most = limits.SHARED_BY_OPT_IN[arch]
     emulated = Emulated(arch=arch)
     for length in (SHARED // 4 - 100, SHARED // 4, most // 4 - 2000, most // 4 - 16, most // 4, most // 8):
-        graph = wide((3, length))[name]
+        graph = softmax((3, length)) if name == "softmax" else wide((3, length))[name]
         (node,) = kernels(on_device(graph))
         program = render_cuda(node.step.params["cluster"], most)
         assert max(x.shared for x in program.launches) <= most
