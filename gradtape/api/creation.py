@@ -34,7 +34,7 @@ def constant(value: Any, dtype: Any = None, shape: Any = None, name: str = "Cons
       name: accepted for compatibility.
 
     Raises:
-      TypeError: a value that the dtype cannot hold, or a shape of another size.
+      TypeError: a value that the dtype cannot hold, a tensor of another dtype, or a shape of another size.
       ValueError: rows of different lengths.
 
     >>> import gradtape as tf
@@ -45,7 +45,12 @@ def constant(value: Any, dtype: Any = None, shape: Any = None, name: str = "Cons
     """
     wanted = as_optional_dtype(dtype)
     if isinstance(value, Tensor | Variable):
-        t = convert(value, wanted)
+        t = convert(value)
+        if wanted is not None and t._aval.dtype is not wanted:
+            raise TypeError(
+                f"Expected a tensor with dtype {wanted.name}, but got dtype {t.dtype.name}. Use "
+                f"`tf.cast(x, tf.{wanted.name})`."
+            )
         t = wrap(t._array, t._aval)
     else:
         t = requested(value, wanted)

@@ -16,6 +16,7 @@ from gradtape.ops import comparison as c
 from gradtape.ops import elementary as e
 from gradtape.runtime.convert import convert, convert_all
 from gradtape.runtime.dispatch import binary, execute, unary
+from gradtape.runtime.indexed_slices import IndexedSlices
 from gradtape.runtime.operators import absolute, as_quotient, operand, true_divide
 from gradtape.runtime.tensor import Tensor
 
@@ -263,13 +264,16 @@ def complex(real: Any, imag: Any, name: str | None = None) -> Tensor:
     return binary(a.COMPLEX.bind(), x, y)
 
 
-def cast(x: Any, dtype: Any, name: str | None = None) -> Tensor:
-    """A tensor with another dtype. Complex numbers cast to real ones keep their real part.
+def cast(x: Any, dtype: Any, name: str | None = None) -> Any:
+    """A tensor with another dtype. Complex numbers cast to real ones keep their real part; of `tf.IndexedSlices` the
+    rows are cast.
 
     >>> import gradtape as tf
     >>> print(tf.cast([1.7, -1.7], tf.int32).numpy())
     [ 1 -1]
     """
+    if isinstance(x, IndexedSlices):
+        return x.with_values(cast(x.values, dtype))
     x, target = convert(x), as_dtype(dtype)
     return x if x._aval.dtype is target else unary(a.CAST.bind(dtype=target), x)
 
@@ -305,9 +309,9 @@ def _positions_of(mask: Tensor) -> Any:
     return np.argwhere(np.asarray(mask))
 
 
-def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any, name: str | None = None) -> Tensor:
+def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any, name: str | None = None) -> Any:
     """Each element moved into [clip_value_min, clip_value_max]; where the bounds cross, to the lower one. At the bounds
-    the gradient passes.
+    the gradient passes. Of `tf.IndexedSlices` the rows are moved, those at one position after they are added up.
 
     Raises:
       ValueError: bounds that would broadcast `t` to another shape.
@@ -316,6 +320,9 @@ def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any, name: str | 
     >>> print(tf.clip_by_value([-2.0, 0.5, 3.0], -1.0, 1.0).numpy())
     [-1.   0.5  1. ]
     """
+    if isinstance(t, IndexedSlices):
+        once = t.summed()
+        return once.with_values(clip_by_value(once.values, clip_value_min, clip_value_max))
     x = convert(t)
     low, high = (operand(v, x._aval.dtype) for v in (clip_value_min, clip_value_max))
     result = binary(a.MAXIMUM.bind(), binary(a.MINIMUM.bind(), x, high), low)

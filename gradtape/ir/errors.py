@@ -44,6 +44,11 @@ class InvalidWhileTracedError(InvalidArgumentError, ValueError, TypeError):
     dtypes."""
 
 
+class InvalidOperandError(InvalidArgumentError, TypeError):
+    """An operand of an operator has a dtype that it does not take: InvalidArgumentError where TensorFlow asks the
+    operation, TypeError where it does not come so far."""
+
+
 class UnimplementedError(OpError):
     """The operation exists but not for these arguments."""
 

@@ -55,7 +55,8 @@ NEGATIVE = Pointwise("negative", "negative", [-1], accepts="fciu", linear=((0,),
 
 
 def _power(xp: Any, x: Any, y: Any) -> Any:
-    """Powers; a scalar exponent of 0, 1, 2 or 3 is multiplied out, which is exact and many times faster."""
+    """Powers; a scalar exponent of 0, 1, 2 or 3 is multiplied out, which is exact and many times faster. NumPy takes
+    square roots for a scalar exponent of ½, which are NaN and -0 where powers are inf and 0."""
     exponent = float(y) if getattr(y, "ndim", 0) == 0 and y.dtype.kind in "fiu" else None
     if exponent == 2:
         return xp.square(x)
@@ -63,6 +64,8 @@ def _power(xp: Any, x: Any, y: Any) -> Any:
         return xp.positive(x)
     if exponent == 3:
         return xp.square(x) * x
+    if exponent == 0.5:
+        return xp.where(x == -xp.inf, xp.inf, xp.sqrt(x + 0))
     return xp.power(x, y)
 
 

@@ -85,9 +85,15 @@ ACOSH = _unary(
     (1.3, 3.0),
     accepts=FC,
 )
-ATANH = _unary(
-    "atanh", "arctanh", lambda x: 1 / ((1 - x) * (1 + x)), "The inverse hyperbolic tangent.", UNIT, accepts=FC
+ATANH_SLOPE = _unary(
+    "atanh_slope",
+    lambda x: 1 / (1 - x) / (1 + x),
+    lambda x, out: 2 * x * (out * out),
+    "1 / (1 - x²), the slope of the inverse hyperbolic tangent, whose own slopes are infinite at ±1, and not NaN.",
+    UNIT,
+    accepts=FC,
 )
+ATANH = _unary("atanh", "arctanh", lambda x: fn.atanh_slope(x), "The inverse hyperbolic tangent.", UNIT, accepts=FC)
 ATAN2 = Pointwise(
     "atan2",
     "arctan2",

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gradtape.ir.dtypes import DType, bool_, float32, float64, wider
-from gradtape.ir.errors import InvalidArgumentError
+from gradtape.ir.errors import InvalidArgumentError, InvalidOperandError
 from gradtape.ops import arithmetic as a
 from gradtape.ops import bits
 from gradtape.ops import comparison as c
@@ -37,10 +37,14 @@ def operand(value: Any, dtype: DType) -> Tensor:
 def _left_to(other: Any, name: str, x: Tensor, refused: Exception) -> Any:
     """What an object that becomes no tensor makes of `x op other` itself, by its own `__rop__`; where there is no
     answer, the error that its conversion gave."""
+    special = f"__r{name}__"
+    if isinstance(refused, TypeError):
+        refused = InvalidOperandError(str(refused))
     if isinstance(other, np.ndarray | np.generic | list | tuple):
         raise refused  # they would make lists of tensors of it
-    method = getattr(type(other), f"__r{name}__", None)
-    answer = NotImplemented if method is None else method(other, x)
+    kinds = type(other).__mro__  # and not what types have themselves: `float | None` is a type
+    method = next((vars(kind)[special] for kind in kinds if special in vars(kind)), None)
+    answer = NotImplemented if method is None else method.__get__(other)(x)
     if answer is NotImplemented:
         raise refused
     return answer
@@ -156,7 +160,7 @@ def _are_bits(x: Tensor) -> bool:
     """Whether an operand of & | ^ ~ is of integers, not of truth values."""
     dtype = x._aval.dtype
     if dtype is not bool_ and not dtype.is_integer:
-        raise TypeError(f"&, |, ^ and ~ want bool or integer tensors, got a {dtype.cname} tensor.")
+        raise InvalidOperandError(f"&, |, ^ and ~ want bool or integer tensors, got a {dtype.cname} tensor.")
     return dtype is not bool_
 
 

@@ -13,7 +13,7 @@ from gradtape.backends.cpu import lower
 from gradtape.backends.program import compile_graph
 from gradtape.ir.aval import Aval
 from gradtape.ir.graph import Graph, Value
-from gradtape.ops.arithmetic import ASSIGNED
+from gradtape.ops.arithmetic import ASSIGNED, STOP_GRADIENT
 from gradtape.ops.op import Step, apply
 from gradtape.runtime.convert import is_shared
 from gradtape.runtime.places import line_of, place_at, place_of, user_frame
@@ -100,6 +100,12 @@ class Tracer:
         return None
 
 
+def is_of_one_shape(state: Any) -> bool:
+    """Whether all values of a variable have one shape, as those of all other state have."""
+    found: bool = getattr(state, "is_of_one_shape", True)
+    return found
+
+
 def traced(step: Step, inputs: Sequence[Tensor], tracer: Tracer | None = None) -> Any:
     """A step as a node in the graph of a tracer (by default the innermost one that one of its operands belongs to); its
     result, or a tuple of results."""
@@ -180,16 +186,28 @@ class FunctionTracer(Tracer):
         """A variable's value at this point of the function."""
         found = self.present.get(variable._id)
         if found is None:
-            start = Value(variable._aval)
+            start = Value(self._aval_before(variable))
             self.variables[variable._id] = (variable, start)
             found = self.present[variable._id] = self.symbol(start)
+        return found
+
+    def _aval_before(self, variable: Any) -> Aval:
+        """That of a variable as this function begins, or as the block of one begins in the function around it."""
+        found: Aval = variable._aval
+        if is_of_one_shape(variable) or self.created is not None:
+            return found
+        for tracer in reversed(STATE.tracers[: STATE.tracers.index(self) if self in STATE.tracers else None]):
+            if isinstance(tracer, FunctionTracer):
+                return tracer.read(variable)._aval
         return found
 
     def assign(self, variable: Any, value: Tensor) -> None:
         """A variable's value from this point of the function on. For a tape around the function it stays the variable:
         no gradient flows through an assignment."""
         self.read(variable)
-        if value._aval.dtype.is_differentiable:
+        if not is_of_one_shape(variable):
+            (value,) = self.apply(STOP_GRADIENT.bind(), [value])
+        elif value._aval.dtype.is_differentiable:
             (value,) = self.apply(ASSIGNED.bind(), [self.symbol(self.variables[variable._id][1]), value])
         self.present[variable._id] = value
         self.assigned[variable._id] = variable

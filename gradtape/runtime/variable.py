@@ -42,7 +42,8 @@ class Variable(RowAssigning, Operators):
       trainable: whether tapes watch it by themselves.
       name: for people; the default is `Variable`.
       dtype: of the value; by default that of `initial_value`.
-      shape: must be compatible with the value's shape.
+      shape: must be compatible with the value's shape; values of any shape that is compatible with it may be assigned,
+        where dimensions are None or it is `tf.TensorShape(None)`. Functions are traced anew for another shape.
 
     >>> import gradtape as tf
     >>> v = tf.Variable([1.0, 2.0], name="v")
@@ -52,6 +53,7 @@ class Variable(RowAssigning, Operators):
     """
 
     __array_priority__ = 100
+    _declared: TensorShape | None = None  # what values may have, if that is more than one shape
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Variable:
         return super().__new__(ResourceVariable if cls is Variable else cls)
@@ -76,10 +78,12 @@ class Variable(RowAssigning, Operators):
         created = creating() if STATE.tracers else None
         value = _initial(initial_value)
         tensor = conversion.requested(value, conversion.as_optional_dtype(dtype))
-        if shape is not None and not TensorShape(shape).is_compatible_with(tensor.shape):
-            raise ValueError(
-                f"The initial value's shape {tensor.shape} is not compatible with shape {TensorShape(shape)}."
-            )
+        if shape is not None:
+            declared = TensorShape(shape)
+            if not declared.is_compatible_with(tensor.shape):
+                raise ValueError(f"The initial value's shape {tensor.shape} is not compatible with shape {declared}.")
+            if not declared.is_fully_defined():
+                self._declared = declared
         if isinstance(tensor, SymbolicTensor):
             tensor = evaluated(tensor)
         if created is not None:
@@ -163,7 +167,16 @@ class Variable(RowAssigning, Operators):
 
     @property
     def shape(self) -> TensorShape:
-        return TensorShape(self._aval.shape)
+        return TensorShape(self._aval.shape) if self._declared is None else self._declared
+
+    @property
+    def is_of_one_shape(self) -> bool:
+        """Whether all of its values have one shape."""
+        return self._declared is None
+
+    def aval_now(self) -> Aval:
+        """That of the present value."""
+        return self._aval if self._declared is None or not STATE.tracers else self._now()._aval
 
     @property
     def dtype(self) -> DType:
@@ -201,16 +214,17 @@ class Variable(RowAssigning, Operators):
 
     # ------------------------------------------------------------------ assigning
 
-    def assign(
-        self, value: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True
-    ) -> Variable:
+    def assign(self, value: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True) -> Any:
         """Replace the value. No gradient flows through an assignment.
+
+        Returns:
+          The variable; with `read_value=False` None, outside of traced functions.
 
         Raises:
           ValueError: when the shape differs.
         """
         tensor = self._operand(value)
-        if tensor._aval is not self._aval:
+        if tensor._aval is not self._aval and not self._may_have(tensor):
             raise ValueError(f"Shape mismatch: {self._misfit(tensor)}")
         tracer = function_tracer() if STATE.tracers else None
         if tracer is not None:
@@ -219,35 +233,38 @@ class Variable(RowAssigning, Operators):
         self._tell(tensor, "assign")
         copied = _copied(tensor)
         with _UPDATING:
-            self._snapshot = copied
-        return self
+            self._snapshot, self._aval = copied, tensor._aval
+        return self if read_value else None
 
     def assign_add(
         self, delta: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True
-    ) -> Variable:
-        """Add to the value, in place where nothing else needs the old one.
+    ) -> Any:
+        """Add to the value, in place where nothing else needs the old one. What it returns: see `assign`.
 
         Raises:
           InvalidArgumentError: when the shape differs.
         """
-        return self._update(np.add, delta)
+        made = self._update(np.add, delta)
+        return made if read_value or STATE.tracers else None
 
     def assign_sub(
         self, delta: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True
-    ) -> Variable:
-        """Subtract from the value, in place where nothing else needs the old one.
+    ) -> Any:
+        """Subtract from the value, in place where nothing else needs the old one. What it returns: see `assign`.
 
         Raises:
           InvalidArgumentError: when the shape differs.
         """
-        return self._update(np.subtract, delta)
+        made = self._update(np.subtract, delta)
+        return made if read_value or STATE.tracers else None
 
     def _update(self, ufunc: np.ufunc, delta: Any) -> Variable:
         tensor = self._operand(delta)
-        if tensor._aval is not self._aval:
+        if tensor._aval is not self.aval_now():
             raise InvalidArgumentError(f"An update wants the variable's shape: {self._misfit(tensor)}")
         if STATE.tracers and function_tracer() is not None:
-            return self.assign(binary(self._step(ufunc), self.read(), tensor))
+            self.assign(binary(self._step(ufunc), self.read(), tensor))
+            return self
         self._tell(tensor, "assign_add" if ufunc is np.add else "assign_sub")
         with _UPDATING:
             if is_on_device(self._snapshot._array):  # which no local name holds: `_owned` counts who does
@@ -293,6 +310,8 @@ class Variable(RowAssigning, Operators):
 
     def overwrite(self, array: Any) -> None:
         """Make a fresh array of this variable's shape and dtype, which nobody else holds, its value."""
+        if self._declared is not None:
+            self._aval = aval(array.shape, self._aval.dtype)
         self._snapshot = wrap(array, self._aval)
 
     @property
@@ -338,6 +357,9 @@ class Variable(RowAssigning, Operators):
         if isinstance(tensor, SymbolicTensor) and tensor._tracer.is_map:
             raise of_all_slices(self._name)
         return tensor
+
+    def _may_have(self, tensor: Tensor) -> bool:
+        return self._declared is not None and self._declared.is_compatible_with(tensor.shape)
 
     def _misfit(self, tensor: Tensor) -> str:
         return (
@@ -387,18 +409,17 @@ class Variable(RowAssigning, Operators):
     __iadd__ = __isub__ = __imul__ = __itruediv__ = __ipow__ = _not_in_place
 
     def __repr__(self) -> str:
-        if isinstance(self._now(), SymbolicTensor):
-            return f"<tf.Variable '{self.name}' shape={shape_text(self._aval.shape)} dtype={self.dtype.name}>"
-        return (
-            f"<tf.Variable '{self.name}' shape={shape_text(self._aval.shape)} dtype={self.dtype.name}, "
-            f"numpy={array_text(self._now())}>"
-        )
+        text = f"<tf.Variable '{self.name}' shape={self.shape} dtype={self.dtype.name}"
+        now = self._now()
+        return f"{text}>" if isinstance(now, SymbolicTensor) else f"{text}, numpy={array_text(now)}>"
 
     def __deepcopy__(self, memo: Any) -> Variable:
-        return _restored(self.numpy(), self._trainable, self._name, self.dtype.name)
+        restored, parts = self.__reduce__()
+        made: Variable = restored(*parts)
+        return made
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restored, (self.numpy(), self._trainable, self._name, self.dtype.name)
+        return _restored, (self.numpy(), self._trainable, self._name, self.dtype.name, self._declared)
 
 
 class ResourceVariable(Variable):
@@ -415,8 +436,8 @@ def _initial(value: Any) -> Any:
         return value()
 
 
-def _restored(value: Any, trainable: bool, name: str, dtype: str) -> Variable:
-    made = Variable(value, trainable=trainable, dtype=as_dtype(dtype))
+def _restored(value: Any, trainable: bool, name: str, dtype: str, shape: TensorShape | None = None) -> Variable:
+    made = Variable(value, trainable=trainable, dtype=as_dtype(dtype), shape=shape)
     made._name = name  # whatever scope of names this happens in
     return made
 

@@ -23,7 +23,7 @@ from gradtape.runtime.convert import convert, is_shared
 from gradtape.runtime.devices import DEVICES, is_on_device
 from gradtape.runtime.state import STATE
 from gradtape.runtime.tensor import SymbolicTensor, Tensor
-from gradtape.runtime.trace import FunctionTracer, map_tracer, of_all_slices
+from gradtape.runtime.trace import FunctionTracer, is_of_one_shape, map_tracer, of_all_slices
 from gradtape.runtime.variable import Variable
 from gradtape.tracing.branching import Packed
 from gradtape.tracing.replaying import Capturing, Replays
@@ -50,12 +50,24 @@ class Trace:
         examples: Sequence[Tensor] = (),
     ) -> None:
         self.replays = Replays()
-        with put_off():
-            self._make(python, avals, creates_no_more, examples)
+        self._again = functools.partial(self._make, python, avals, creates_no_more, examples)
+        self._again()
+        if not self.shaped:
+            del self._again
         TRACES.add(self)
         COUNTS["made"] += 1
 
     def _make(
+        self,
+        python: Callable[[list[Tensor]], Any],
+        avals: Sequence[Aval],
+        creates_no_more: str,
+        examples: Sequence[Tensor],
+    ) -> None:
+        with put_off():
+            self._traced(python, avals, creates_no_more, examples)
+
+    def _traced(
         self,
         python: Callable[[list[Tensor]], Any],
         avals: Sequence[Aval],
@@ -79,6 +91,8 @@ class Trace:
         self.results.tensors = []  # these belong to the tracer, and all that it made to them
         graph, captured = tracer.graph(outputs)
         self.variables = [v for v, _ in tracer.variables.values()]
+        # variables that may have other shapes in other calls, as they were in this one
+        self.shaped = [(v, first.aval) for v, first in tracer.variables.values() if not is_of_one_shape(v)]
         inputs: list[Value] = [
             *tracer.inputs,
             *(v for _, v in tracer.variables.values()),
@@ -89,8 +103,18 @@ class Trace:
         self.captured = [t for t, v in given if id(v) not in numbers]
         self.compiled = CompiledGraph(_given(Graph(inputs, graph.outputs), numbers))
 
+    def result_avals(self) -> list[Aval]:
+        """Of the tensors among the results."""
+        avals = self.compiled.avals
+        return list(avals[: len(avals) - len(self.assigned)])
+
     def run(self, tensors: Sequence[Tensor]) -> Any:
         """The results for other tensors; variables are read now, and assigned at the end."""
+        if self.shaped and any(v.aval_now() is not a for v, a in self.shaped):
+            with TRACING:
+                self._again()
+                self.replays = Replays()
+                self.__dict__.pop("_over", None)
         if self.capturing is None or DEVICES.device is None:
             return self._in_steps(tensors)
         made = self.replays.run(self, tensors, self.capturing)
@@ -218,6 +242,31 @@ class ConcreteFunction:
     def tensor_specs(self) -> list[TensorSpec]:
         """What the tensors among the arguments must be."""
         return [self.leaves[i] for i in self.places]
+
+    @property
+    def structured_outputs(self) -> Any:
+        """The results, with specs in the place of tensors."""
+        return self.trace.results.with_tensors(self.outputs)
+
+    @property
+    def outputs(self) -> list[TensorSpec]:
+        """What the tensors among the results are; dimensions that may differ from call to call are None."""
+        return [TensorSpec(a.shape, a.dtype) for a in self.trace.result_avals()]
+
+    @property
+    def output_shapes(self) -> Any:
+        """The results, with shapes in the place of tensors."""
+        return self.trace.results.with_tensors([s.shape for s in self.outputs])
+
+    @property
+    def output_dtypes(self) -> Any:
+        """The results, with dtypes in the place of tensors."""
+        return self.trace.results.with_tensors([s.dtype for s in self.outputs])
+
+    @property
+    def inputs(self) -> list[TensorSpec]:
+        """What the tensors among the arguments must be, and then what the variables and tensors from outside are."""
+        return [*self.tensor_specs, *map(TensorSpec.from_tensor, self.captured_inputs)]
 
     @property
     def graph(self) -> Graph:

@@ -31,6 +31,7 @@ from gradtape.runtime.trace import FunctionTracer
 from gradtape.tracing.actions import Action, Block, Slot, World
 from gradtape.tracing.concrete import TRACING, Trace
 from gradtape.tracing.replaying import Capturing
+from gradtape.tracing.signatures import common_shape
 from gradtape.tracing.status import MARK
 from gradtape.tracing.tensor_array import TensorArray
 
@@ -379,6 +380,21 @@ class OpenTrace:
     def some(self) -> Trace:
         """One of the traces, to look at."""
         return self.at(tuple(v.aval for v in self.tracer.sample.inputs))
+
+    @property
+    def results(self) -> Any:
+        return self.some.results
+
+    def result_avals(self) -> list[Aval]:
+        """Of the tensors among the results: what is the same for two sizes of unknown dimensions; where the program
+        takes no two, nothing is known of them but how many dimensions there are."""
+        found: list[list[Aval]] = []
+        for size in GUESSES:
+            with contextlib.suppress(InvalidArgumentError, ValueError):
+                found.append(self.at(tuple(_guessed(a, size) for a in self.tracer.avals)).result_avals())
+            if len(found) == 2:
+                return [aval(common_shape(a.shape, b.shape), a.dtype) for a, b in zip(*found, strict=True)]
+        return [aval((None,) * len(a.dims), a.dtype) for a in self.some.result_avals()]
 
     @property
     def compiled(self) -> Any:

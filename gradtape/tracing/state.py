@@ -16,6 +16,7 @@ from gradtape.runtime.convert import convert
 from gradtape.runtime.places import place_of, user_frame
 from gradtape.runtime.tensor import SymbolicTensor, Tensor
 from gradtape.runtime.variable import Variable
+from gradtape.tracing.assertions import must_hold
 from gradtape.tracing.carried import check_size, expanded, widened
 
 
@@ -76,6 +77,18 @@ def _takes(x: Any, dtype: DType) -> bool:
     return dtype.is_complex or (dtype.is_floating and not isinstance(x, complex))
 
 
+class BranchError(TypeError, ValueError):
+    """A name is in one branch what no tensor can be, and in the other something else."""
+
+
+class NoneBefore(TypeError):
+    """A name is None before a loop and tensors after one round. `at`: which one."""
+
+    def __init__(self, text: str, at: int) -> None:
+        super().__init__(text)
+        self.at = at
+
+
 class _Missing:
     """Stands for what a branch does not return, when the function has not returned yet: nobody looks at it."""
 
@@ -85,7 +98,7 @@ def pair_up(name: str, values: tuple[Any, Any], names: Names, opposite: Any) -> 
 
     Raises:
       ValueError: one of them does not set it.
-      TypeError: one of them makes it what no tensor can be.
+      BranchError: one of them makes it what no tensor can be.
     """
     a, b = values
     if opposite is not None and a is True and isinstance(b, SymbolicTensor) and b._value is opposite:
@@ -108,7 +121,7 @@ def pair_up(name: str, values: tuple[Any, Any], names: Names, opposite: Any) -> 
         )
     for x, y in zip(leaves, others, strict=True):
         if not same(x, y) and not (is_number(x) and is_number(y)):
-            raise TypeError(
+            raise BranchError(
                 f"{place_of(user_frame())}: '{name}' is {x!r} in one branch and {y!r} in the other. What depends on a "
                 "tensor should be a tensor."
             )
@@ -119,11 +132,13 @@ def pair_up(name: str, values: tuple[Any, Any], names: Names, opposite: Any) -> 
 
 
 class Names:
-    """The names that a loop changes: which of their leaves are tensors that it carries."""
+    """The names that a loop changes: which of their leaves are tensors that it carries. `is_sure`: there is a round."""
 
-    def __init__(self, names: Sequence[str], library: Any, values: Sequence[Any] = ()) -> None:
-        self.names, self.library = list(names), library
+    def __init__(self, names: Sequence[str], library: Any, values: Sequence[Any] = (), is_sure: bool = True) -> None:
+        self.names, self.library, self.is_sure = list(names), library, is_sure
         self.values = list(values)
+        # whether it carries that there was a round, without which names would have no value
+        self.marks = not is_sure and any(library.is_undefined(v) and not library.is_unreturned(v) for v in values)
         self.parts = [flatten(expanded(v)) for v in values]
         self.dtypes: dict[int, DType] = {}  # of Python numbers, by the number of the leaf
         self.fresh: list[tuple[int, Any]] = []  # names without a value before the loop, with their structures after
@@ -136,11 +151,13 @@ class Names:
     def start(self) -> list[Tensor]:
         """The tensors before the loop."""
         carried = [x for _, x in self._leaves() if is_number(x)]
-        return [convert(x, self.dtypes.get(k)) for k, x in enumerate(carried)]
+        tensors = [convert(x, self.dtypes.get(k)) for k, x in enumerate(carried)]
+        return [*tensors, convert(False)] if self.marks else tensors
 
     def labels(self) -> list[str]:
         """The names of the tensors."""
         found = [name for name, x in self._leaves() if is_number(x)]
+        found += ["whether there was a round"] * self.marks
         return [*found, *("a name that is set in the loop" for _ in range(64))]
 
     def retyped(self, e: LoopVariableError) -> bool:
@@ -155,7 +172,14 @@ class Names:
 
     def widened(self, after: Sequence[Any]) -> Names:
         """The same names with arrays as large as they are after a round."""
-        return Names(self.names, self.library, [widened(x, y) for x, y in zip(self.values, after, strict=True)])
+        wide = [widened(x, y) for x, y in zip(self.values, after, strict=True)]
+        return Names(self.names, self.library, wide, self.is_sure)
+
+    def unset(self, at: int) -> Names:
+        """The same names, of which one has no value before the loop."""
+        nothing = self.library.variables.Undefined(self.names[at])
+        values = [nothing if k == at else v for k, v in enumerate(self.values)]
+        return Names(self.names, self.library, values, self.is_sure)
 
     def inside(self, now: Sequence[Tensor]) -> list[Any]:
         """The names' values at the beginning of a round."""
@@ -163,9 +187,18 @@ class Names:
         return self._rebuilt(given)
 
     def end(self, made: Sequence[Tensor]) -> list[Any]:
-        """The names' values after the loop; those that it set are what the last round made them."""
+        """The names' values after the loop; those that it set are what the last round made them.
+
+        Raises:
+          InvalidArgumentError: there was no round, in each such call."""
         given = iter(made)
         found = self._rebuilt(given)
+        if self.marks:
+            set_here = ", ".join(f"'{self.names[k]}'" for k, _ in self.fresh)
+            says = f"{place_of(user_frame())}: loop must iterate at least once to initialize {set_here}"
+            there_was = next(given)
+            if self.fresh:
+                must_hold(there_was, [], lambda _: says, "while")
         for k, spec in self.fresh:
             count = 1 if spec is None else spec.num_leaves
             leaves = [next(given) for _ in range(count)]
@@ -187,6 +220,7 @@ class Names:
 
         Raises:
           TypeError: a name becomes something that no tensor can be.
+          NoneBefore: it was None, and becomes tensors.
           ValueError: a name has another structure than before.
           Outgrown: an array is larger than before.
         """
@@ -203,6 +237,12 @@ class Names:
                     self.fresh.append((k, spec))
                 continue
             before, old_spec = self.parts[k]
+            if old is None and new is not None and all(map(is_number, leaves)):
+                raise NoneBefore(
+                    f"{place_of(user_frame())}: '{name}' is None before a loop of tensors and {new!r} after one "
+                    "iteration, and the loop reads it. What such a loop changes should be tensors.",
+                    k,
+                )
             if spec != old_spec:
                 raise ValueError(
                     f"{place_of(user_frame())}: '{name}' does not have the same nested structure after one iteration: "
@@ -217,7 +257,7 @@ class Names:
                         f"{place_of(user_frame())}: '{name}' is {x!r} before a loop of tensors and {y!r} after one "
                         "iteration. What such a loop changes should be tensors."
                     )
-        return [*carried, *fresh]
+        return [*carried, *([convert(True)] if self.marks else []), *fresh]
 
     def _carried(self, name: str, before: Any, after: Any, count: int) -> Tensor:
         if not is_number(after):

@@ -21,7 +21,7 @@ from gradtape.tracing.branching import cond, truth
 from gradtape.tracing.carried import Outgrown, settled, widened
 from gradtape.tracing.loop_options import Limited, Options, counted, inside
 from gradtape.tracing.open import Callback, OpenTracer, open_tracer
-from gradtape.tracing.state import Names, pair_up
+from gradtape.tracing.state import Names, NoneBefore, pair_up
 
 LIBRARY: list[Any] = []  # the library that rewrites functions, when it is loaded
 Get = Callable[[], Sequence[Any]]
@@ -166,31 +166,42 @@ def while_stmt(
             return
         with inside(None):
             body()
-    _loop(lambda: _value(test()), body, get_state, set_state, symbol_names, opts)
+    _loop(lambda: _value(test()), body, get_state, set_state, symbol_names)
 
 
 def _loop(
-    test: Callable[[], Any], body: Callable[[], Any], get_state: Get, set_state: Set, names: Sequence[str], opts: Any
+    test: Callable[[], Any],
+    body: Callable[[], Any],
+    get_state: Get,
+    set_state: Set,
+    names: Sequence[str],
+    is_sure: bool = False,
 ) -> None:
-    """A loop of tensors over the names that it changes."""
+    """A loop of tensors over the names that it changes. `is_sure`: there is a round."""
     if (tracer := open_tracer()) is not None:
         _loop_open(tracer, test, body, get_state, set_state, names)
         return
     before = tuple(get_state())
     try:
         with inside(Options(is_limited=False)):
-            _carried(test, body, get_state, set_state, names)
+            _carried(test, body, get_state, set_state, names, is_sure)
     except Limited as e:
         set_state(before)
         with inside(Options(is_limited=True)):
-            _carried(*counted(test, body, get_state, set_state, e.most), (*names, "the number of rounds"))
+            _carried(*counted(test, body, get_state, set_state, e.most), (*names, "the number of rounds"), is_sure)
 
 
 def _carried(
-    test: Callable[[], Any], body: Callable[[], Any], get_state: Get, set_state: Set, names: Sequence[str]
+    test: Callable[[], Any],
+    body: Callable[[], Any],
+    get_state: Get,
+    set_state: Set,
+    names: Sequence[str],
+    is_sure: bool,
 ) -> None:
     """The loop, whose names take other types where they have to."""
-    state = Names(names, LIBRARY[0], get_state())
+    state = Names(names, LIBRARY[0], get_state(), is_sure)
+    refused: NoneBefore | None = None  # None before the loop is no value, if no round reads it
     while True:
         try:
             made = control.while_loop(
@@ -206,6 +217,10 @@ def _carried(
         except control.LoopVariableError as e:
             if not state.retyped(e):  # a Python number takes the dtype that it becomes
                 raise
+        except NoneBefore as e:
+            state, refused = state.unset(e.at), e
+        except UnboundLocalError as e:
+            raise refused or e from None
     set_state(state.end(made))
 
 
@@ -299,7 +314,8 @@ def _for_tensor(
         set_state(tuple(values[:-1]))
         at[0] = values[-1]
 
-    _loop(test, step, get, put, (*names, "the loop's counter"), opts)
+    is_sure = isinstance(counter, Rows) and counter.count > 0
+    _loop(test, step, get, put, (*names, "the loop's counter"), is_sure)
 
 
 # ------------------------------------------------------------------ for shapes that are not all known
@@ -368,7 +384,7 @@ def _loop_open(tracer: OpenTracer, test: Any, body: Any, get_state: Get, set_sta
 
 def _loop_known(state: Any, test: Any, body: Any, names: Sequence[str]) -> Any:
     cell = _Cell(state)
-    _loop(lambda: test(cell.values), cell.through(body), cell.get, cell.set, names, None)
+    _loop(lambda: test(cell.values), cell.through(body), cell.get, cell.set, names)
     return cell.values
 
 

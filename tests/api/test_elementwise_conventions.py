@@ -318,3 +318,25 @@ def test_polynomials() -> None:
     assert tf.math.polyval([], x).numpy().tolist() == [0.0, 0.0]
     with pytest.raises(ValueError, match="list"):
         tf.math.polyval(1.0, x)
+
+
+@pytest.mark.parametrize("dtype", [tf.float16, tf.bfloat16, tf.float32, tf.float64], ids=lambda d: d.name)
+@pytest.mark.parametrize("shape", [(), (4,), (4096,)])
+def test_the_power_one_half_is_that_of_c(dtype: Any, shape: tuple[int, ...]) -> None:
+    def half(x: float) -> Any:
+        return tf.cast(tf.fill(shape, tf.constant(x, dtype)) ** 0.5, tf.float64).numpy()
+
+    assert np.all(half(-INF) == INF) and np.all(half(INF) == INF) and np.all(half(4.0) == 2)
+    assert np.all(half(-0.0) == 0) and not np.any(np.signbit(half(-0.0)))
+    assert np.all(np.isnan(half(-1.0)))
+    x = tf.constant(-INF, dtype)
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = x**1.5
+    assert float(tape.gradient(y, x)) == INF
+
+
+def test_atanh_is_infinitely_steep_at_its_ends() -> None:
+    same(derivatives(tf.atanh, 1.0), (INF, [INF], [[INF]]))
+    same(derivatives(tf.atanh, -1.0), (-INF, [INF], [[-INF]]))
+    same(derivatives(tf.atanh, 0.5), (math.atanh(0.5), [4 / 3], [[16 / 9]]))

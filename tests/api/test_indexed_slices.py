@@ -197,3 +197,13 @@ def test_tables_in_parts_and_bounded_rows() -> None:
     np.testing.assert_allclose(found, [[[0.6, 0.8], [0.3, 0.4]]], rtol=1e-6)
     with pytest.raises(ValueError, match="at least one table"):
         tf.nn.embedding_lookup([], [0])
+
+
+def test_casts_and_bounds_keep_rows() -> None:
+    rows = tf.IndexedSlices(tf.constant([[1.5], [2.0]]), tf.constant([2, 2]), tf.constant([4, 1]))
+    cast = tf.cast(rows, tf.float64)
+    assert isinstance(cast, tf.IndexedSlices) and cast.dtype == tf.float64
+    assert tf.cast(tf.IndexedSlices(rows.values, rows.indices), tf.int32).values.numpy().tolist() == [[1], [2]]
+    bounded = tf.clip_by_value(rows, -3.0, 3.0)
+    assert isinstance(bounded, tf.IndexedSlices)
+    assert tf.convert_to_tensor(bounded).numpy().tolist() == [[0], [0], [3], [0]]

@@ -275,3 +275,23 @@ def test_what_is_differentiated_inside_is_differentiated_again_outside(name: str
     f = INSIDE[name]
     x = tf.constant([[0.5, -1.5], [2.0, 0.25]], tf.float64)
     np.testing.assert_allclose(_slope(tf.function(f), x).numpy(), _slope(f, x).numpy(), 1e-10, 1e-12)
+
+
+def test_concrete_functions_say_what_they_give() -> None:
+    w = tf.Variable([[1.0], [2.0]])
+
+    @tf.function
+    def f(x: Any, scale: Any = 2) -> Any:
+        return {"a": x @ w * scale, "b": (None, tf.reduce_sum(x)), "n": tf.shape(x)}
+
+    open_, known = (f.get_concrete_function(tf.TensorSpec([n, 2])) for n in (None, 3))
+    for concrete, n in ((open_, None), (known, 3)):
+        assert concrete.structured_outputs == {
+            "a": tf.TensorSpec([n, 1]),
+            "b": (None, tf.TensorSpec([])),
+            "n": tf.TensorSpec([2], tf.int32),
+        }
+        assert concrete.outputs == [tf.TensorSpec([n, 1]), tf.TensorSpec([]), tf.TensorSpec([2], tf.int32)]
+        assert concrete.output_shapes["a"].as_list() == [n, 1]
+        assert concrete.output_dtypes == {"a": tf.float32, "b": (None, tf.float32), "n": tf.int32}
+        assert concrete.inputs[:2] == [tf.TensorSpec([n, 2]), tf.TensorSpec([2, 1])]

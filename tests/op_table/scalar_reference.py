@@ -169,6 +169,7 @@ DEFINED: dict[str, Scalar] = {
     "relu": lambda x: _larger(x, MP.zero),
     "relu6": lambda x: _smaller(_larger(x, MP.zero), MP.mpf(6)),
     "acosh_slope": _acosh_slope,
+    "atanh_slope": lambda x: _divide(MP.one, (1 - x) * (1 + x)),
     "asin_slope": lambda x: NAN if MP.isinf(x) else _divide(MP.one, MP.sqrt((1 - x) * (1 + x))),
     "rsqrt": lambda x: NAN if x == -INF else _divide(MP.one, MP.sqrt(x)),
     "selu": lambda x: _SELU_SCALE * (x if x > 0 else _SELU_ALPHA * MP.expm1(x)),

@@ -218,3 +218,14 @@ def test_equal_numbers_are_not_mixed_up_among_dtypes_and_signs() -> None:
     assert (tf.constant([1.0]) * 2).dtype == tf.float32
     assert (tf.constant([1.0], tf.float64) * 2).dtype == tf.float64
     assert (tf.constant([1], tf.int64) * 2).dtype == tf.int64
+
+
+@pytest.mark.parametrize("name", ["+", "-", "*", "/", "//", "%", "**"])
+def test_numbers_that_a_dtype_does_not_hold_are_refused_in_both_kinds(name: str) -> None:
+    for error in (TypeError, tf.errors.InvalidArgumentError):
+        with pytest.raises(error, match=r"2\.5.*int32"):
+            ARITHMETIC[name](tf.constant([1]), 2.5)
+        with pytest.raises(error, match="int32"):
+            tf.constant([1]) | 2.5
+        with pytest.raises(error, match="bool or integer"):
+            tf.constant([1.0]) & True

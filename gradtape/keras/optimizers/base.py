@@ -366,7 +366,7 @@ def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
 
 
 def _fitting(gradient: Any, variable: Variable) -> Tensor:
-    g = cast(gradient, variable._aval.dtype)
+    g = cast(convert_to_tensor(gradient), variable._aval.dtype)
     if g._aval is not variable._aval:
         raise ValueError(
             f"The gradient of variable '{_path(variable)}' should have its shape {variable.shape}, got {g.shape}."
