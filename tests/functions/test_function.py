@@ -284,7 +284,7 @@ def test_concrete_functions_say_what_they_give() -> None:
     def f(x: Any, scale: Any = 2) -> Any:
         return {"a": x @ w * scale, "b": (None, tf.reduce_sum(x)), "n": tf.shape(x)}
 
-    open_, known = (f.get_concrete_function(tf.TensorSpec([n, 2])) for n in (None, 3))
+    known, open_ = (f.get_concrete_function(tf.TensorSpec([n, 2])) for n in (3, None))
     for concrete, n in ((open_, None), (known, 3)):
         assert concrete.structured_outputs == {
             "a": tf.TensorSpec([n, 1]),
