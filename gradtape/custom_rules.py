@@ -17,6 +17,7 @@ from gradtape.ir.shapes import broadcast, shape_text
 from gradtape.ops.arithmetic import CAST
 from gradtape.ops.layout import BROADCAST_TO, RESHAPE
 from gradtape.recording import flatten, leaves_of
+from gradtape.rule_arguments import positional, signature_of
 from gradtape.runtime.convert import convert
 from gradtape.runtime.dispatch import execute, unary
 from gradtape.runtime.entering import entered, made_here
@@ -69,54 +70,28 @@ def custom_gradient(f: Callable[..., Any] | None = None, *, jvp: Callable[..., A
         return functools.partial(custom_gradient, jvp=jvp)
     if not callable(f):
         raise TypeError(f"`custom_gradient` wants a function, got {type(f).__name__}.")
-    function: Callable[..., Any] = f
-    signature = _signature(f)
-
-    @functools.wraps(f)
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
-        args, kwargs, how = _positional(signature, args, kwargs)
-        return _call(function, jvp, args, kwargs, how)
-
-    return wrapped
+    return RuledFunction(f, jvp)
 
 
-def _signature(f: Callable[..., Any]) -> inspect.Signature | None:
-    """The signature of f, or None where Python does not know one (then keywords cannot be bound)."""
-    try:
-        return inspect.signature(f)
-    except (TypeError, ValueError):
-        return None
+class RuledFunction:
+    """A function with a gradient of its own. As a method it is that of the object, which is no argument: the rule
+    returns no gradient for it."""
 
+    def __init__(self, function: Callable[..., Any], jvp: Callable[..., Any] | None) -> None:
+        functools.update_wrapper(self, function)
+        self.function, self.jvp = function, jvp
 
-def _positional(
-    signature: inspect.Signature | None, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[tuple[Any, ...], dict[str, Any], list[str]]:
-    """Keyword arguments with tensors in their places, so that the rule answers for them; others, as in TensorFlow, are
-    options that no gradient is due to. How each argument came there: "by position", "by keyword", "by default"."""
-    tensors = _with_tensors(kwargs)
-    count = len(args)
-    how = ["by position"] * count
-    if tensors and signature is not None:
-        bound = signature.bind(*args, **kwargs)
-        bound.apply_defaults()
-        names = list(bound.arguments)
-        placeable = names[: len(bound.args)]
-        last = max((names.index(k) for k in tensors if k in placeable), default=-1)
-        if last >= 0:
-            args = bound.args[: max(last + 1, count)]
-            placed = names[count : len(args)]
-            how += ["by keyword" if k in kwargs else "by default" for k in placed]
-            kwargs = {k: v for k, v in kwargs.items() if k not in placed}
-    if left := _with_tensors(kwargs):
-        raise TypeError(
-            f"The keyword-only arguments {left} of a custom-gradient function are tensors, for which its rule "
-            "returns no gradient. Make them positional parameters."
-        )
-    return args, kwargs, how
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        args, kwargs, how = positional(self.function, args, kwargs)
+        return _call(self.function, self.jvp, args, kwargs, how)
 
+    def __get__(self, instance: Any, owner: Any = None) -> RuledFunction:
+        if instance is None and owner is not type(None):
+            return self
+        return RuledFunction(self.function.__get__(instance, owner), self.jvp)
 
-def _with_tensors(kwargs: dict[str, Any]) -> list[str]:
-    return [k for k, v in kwargs.items() if any(isinstance(t, Tensor | Variable) for t in leaves_of(v))]
+    def __repr__(self) -> str:
+        return f"<custom gradient of {self.function!r}>"
 
 
 def _call(
@@ -194,7 +169,7 @@ def _split(answer: Any, f: Callable[..., Any]) -> tuple[Any, Callable[..., Any]]
 
 
 def _takes_variables(rule: Callable[..., Any]) -> bool:
-    signature = _signature(rule)
+    signature = signature_of(rule)
     if signature is None:
         return False
     kinds = {p.kind for p in signature.parameters.values()}
@@ -267,7 +242,7 @@ class _Rule:
 
     def _all_bound(self) -> set[int]:
         """How many gradients would be due, had the options been given by position, or the defaults too."""
-        signature = _signature(self.function)
+        signature = signature_of(self.function)
         positional = [
             p.name for p in (signature.parameters.values() if signature else ()) if p.kind is p.POSITIONAL_OR_KEYWORD
         ]
@@ -281,7 +256,7 @@ class _Rule:
 
     def _names(self) -> list[str]:
         """The arguments as the function calls them."""
-        signature = _signature(self.function)
+        signature = signature_of(self.function)
         known = list(signature.parameters.values()) if signature else []
         positional = [p.name for p in known if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
         rest = next((p.name for p in known if p.kind is p.VAR_POSITIONAL), "args")

@@ -20,11 +20,12 @@ class Rows(NamedTuple):
 
 
 def as_rows(v: Value) -> Rows | None:
-    """The rows that add up to a value: the operands of the scatters that it is the sum of, one after the other.
-    None where anything else is added."""
+    """The rows that add up to a value: the operands of the scatters that it is the sum of, one after the other, those
+    first that were recorded first. None where anything else is added."""
     scatters = _scatters(v)
     if not scatters:
         return None
+    scatters.reverse()
     inner = v.aval.dims[1:]
     values = [_reshaped(n.inputs[0], (n.inputs[1].aval.size, *inner)) for n in scatters]
     indices = [_reshaped(n.inputs[1], (n.inputs[1].aval.size,)) for n in scatters]

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from gradtape.custom_rules import RuledFunction
 from gradtape.functions import Function
 from gradtape.ir.shapes import TensorShape
 from gradtape.ops.op import Step
@@ -67,6 +68,8 @@ def _inside(x: Any) -> list[Any]:
         return [] if is_own_file(x.co_filename) else list(x.co_consts)
     if isinstance(x, Function):
         return [x.python]
+    if isinstance(x, RuledFunction):
+        return [x.function]
     if inspect.ismethod(x):
         return [x.__func__]
     if inspect.isfunction(x):

@@ -207,3 +207,13 @@ def test_casts_and_bounds_keep_rows() -> None:
     bounded = tf.clip_by_value(rows, -3.0, 3.0)
     assert isinstance(bounded, tf.IndexedSlices)
     assert tf.convert_to_tensor(bounded).numpy().tolist() == [[0], [0], [3], [0]]
+
+
+def test_rows_stand_in_the_order_of_the_lookups() -> None:
+    table = tf.Variable(tf.ones([4, 1]))
+    with tf.GradientTape() as tape:
+        first, second, third = tf.gather(table, [0]), tf.gather(table, [2, 1]), tf.gather(table, [3])
+        y = tf.reduce_sum(second) * 2.0 + tf.reduce_sum(third) * 3.0 + tf.reduce_sum(first)
+    g = tape.gradient(y, table)
+    assert g.indices.numpy().tolist() == [0, 2, 1, 3]
+    assert g.values.numpy().ravel().tolist() == [1, 2, 2, 3]

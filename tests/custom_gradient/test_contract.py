@@ -74,9 +74,9 @@ def test_a_wrong_number_names_the_arguments() -> None:
     class Layer:
         @tf.custom_gradient
         def call(self, x: Any) -> Any:
-            return x * 2.0, lambda up: up
+            return x * 2.0, lambda up: (None, up)
 
-    with pytest.raises(ValueError, match=r"`call` has 2 arguments: `self` \(no tensor: None\), `x`"):
+    with pytest.raises(ValueError, match=r"return 1 gradients, but returned 2 .*`call` has 1 arguments: `x`"):
         gradients(Layer().call, tf.constant(1.0))
 
 
@@ -286,3 +286,48 @@ def named(answer: Any) -> Any:
         return x * 1.0, lambda up: answer
 
     return identity
+
+
+# ------------------------------------------------------------------ methods
+
+
+class _Rules(tf.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.v = tf.Variable(3.0)
+
+    @tf.custom_gradient
+    def of_object(self, x: Any, y: Any) -> Any:
+        return x * y, lambda up: (up * 7.0, up * 8.0)
+
+    @classmethod
+    @tf.custom_gradient
+    def of_class(cls, x: Any, y: Any) -> Any:
+        return x * y, lambda up: (up * 7.0, up * 8.0)
+
+    @staticmethod
+    @tf.custom_gradient
+    def of_none(x: Any, y: Any) -> Any:
+        return x * y, lambda up: (up * 7.0, up * 8.0)
+
+    @tf.custom_gradient
+    def with_variable(self, x: Any) -> Any:
+        return x * self.v, lambda up, variables=None: (up * 7.0, [up * 9.0])
+
+
+@pytest.mark.parametrize("name", ["of_object", "of_class", "of_none"])
+@pytest.mark.parametrize("how", [lambda f: f, tf.function], ids=["eager", "traced"])
+def test_the_object_of_a_method_is_no_argument(name: str, how: Any) -> None:
+    rules = _Rules()
+    f = how(lambda x, y: getattr(rules, name)(x, y=y))
+    x, y = tf.constant(2.0), tf.constant(5.0)
+    assert [float(g) for g in gradients(f, x, y)] == [7, 8]
+
+
+def test_a_method_reads_variables_of_its_object() -> None:
+    rules = _Rules()
+    with tf.GradientTape() as tape:
+        y = rules.with_variable(rules.v * 2.0)
+    assert (float(y), float(tape.gradient(y, rules.v))) == (18, 7 * 2 + 9)
+    assert _Rules.with_variable.__name__ == "with_variable"
+    assert float(_Rules.of_object(rules, tf.constant(2.0), tf.constant(5.0))) == 10

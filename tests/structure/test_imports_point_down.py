@@ -22,7 +22,7 @@ FLOORS: list[set[str]] = [
     {"transforms"},
     {"runtime"},
     {"checkpoints", "recording", "tracing", "questions", "jacobians", "batch_jacobians", "hessians"}
-    | {"tape", "module", "custom_rules", "forward", "functions", "caches", "overrides", "op_types"}
+    | {"tape", "module", "custom_rules", "rule_arguments", "forward", "functions", "caches", "overrides", "op_types"}
     | {"recomputation", "explanations", "evidence", "endings"},
     {"api", "kernel_ops"},
     {"keras"},
