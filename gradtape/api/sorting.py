@@ -23,7 +23,7 @@ from gradtape.runtime.subscript import positions
 from gradtape.runtime.tensor import Tensor, from_array
 
 
-class TopK(NamedTuple):
+class TopKV2(NamedTuple):
     """The largest elements of each row, and where they are."""
 
     values: Tensor
@@ -115,7 +115,7 @@ def argsort(
     return _order(convert(values), axis, direction, "argsort")[0]
 
 
-def top_k(input: Any, k: Any = 1, sorted: bool = True, index_type: Any = int32, name: str | None = None) -> TopK:
+def top_k(input: Any, k: Any = 1, sorted: bool = True, index_type: Any = int32, name: str | None = None) -> TopKV2:
     """The k largest elements of each row along the last axis, the largest first, and their positions.
 
     Args:
@@ -143,7 +143,7 @@ def top_k(input: Any, k: Any = 1, sorted: bool = True, index_type: Any = int32, 
             f"`top_k`: input must have at least k columns, got k={count} for an input of shape {x.shape}."
         )
     at = unary(ARGSORT.bind(axis=x.ndim - 1, descending=True, count=count), x)
-    return TopK(_along_axis(x, at, x.ndim - 1), cast(at, as_dtype(index_type)))
+    return TopKV2(_along_axis(x, at, x.ndim - 1), cast(at, as_dtype(index_type)))
 
 
 def in_top_k(targets: Any, predictions: Any, k: Any, name: str | None = None) -> Tensor:

@@ -22,7 +22,7 @@ from gradtape.runtime.compiled import CompiledGraph
 from gradtape.runtime.convert import convert, is_shared
 from gradtape.runtime.devices import DEVICES, is_on_device
 from gradtape.runtime.state import STATE
-from gradtape.runtime.tensor import SymbolicTensor, Tensor
+from gradtape.runtime.tensor import SymbolicTensor, SymbolicTensorError, Tensor
 from gradtape.runtime.trace import FunctionTracer, is_of_one_shape, map_tracer, of_all_slices
 from gradtape.runtime.variable import Variable
 from gradtape.tracing.branching import Packed
@@ -82,7 +82,7 @@ class Trace:
         outer, STATE.recorders = STATE.recorders, ()
         watchers, STATE.watchers = STATE.watchers, ()
         try:
-            self.results: Packed = tracer.run(lambda: Packed(python(list(tracer.symbols))))
+            self.results: Packed = tracer.run(lambda: _packed(python(list(tracer.symbols))))
         finally:
             STATE.recorders, STATE.watchers = outer, watchers
         self.created = tracer.created
@@ -161,6 +161,21 @@ class Trace:
             if is_over and not v.is_owned():
                 return None
         return kernel
+
+
+class ResultError(TypeError, ValueError):
+    """A traced function returns what no tensor can be made of."""
+
+
+def _packed(results: Any) -> Packed:
+    try:
+        return Packed(results)
+    except SymbolicTensorError:
+        raise
+    except (TypeError, ValueError) as e:
+        raise ResultError(
+            f"To be compatible with tf.function, Python functions must return zero or more Tensors or None values: {e}"
+        ) from e
 
 
 def _number(t: Tensor, begin: int) -> Value | None:

@@ -43,3 +43,9 @@ def test_the_message_names_the_argument_and_the_way_out(name: str) -> None:
     call, kind, text = CALLS[name]
     with pytest.raises(kind, match=text):
         call()
+
+
+@pytest.mark.parametrize("error", [TypeError, ValueError])
+def test_what_no_tensor_can_be_is_no_result(error: type[Exception]) -> None:
+    with pytest.raises(error, match=r"must return zero or more Tensors .* unsupported type"):
+        tf.function(lambda x: (x, object()))(tf.constant(1.0))

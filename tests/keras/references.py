@@ -66,12 +66,17 @@ def weighted(values: Array, weights: Any, reduction: str | None) -> Any:
 # --------------------------------------------------------------- optimizers: generators of values, fed with gradients
 
 
+def single(number: float) -> np.float64:
+    """What Keras takes for float32 beside variables of every dtype."""
+    return np.float64(np.float32(number))
+
+
 def sgd(x: Array, rates: Sequence[float], momentum: float = 0.0, nesterov: bool = False) -> Iterator[Any]:
     velocity = np.zeros_like(x)
     for rate in rates:
         g = yield x
-        velocity = momentum * velocity - rate * g
-        x = x + (momentum * velocity - rate * g if nesterov else velocity)
+        velocity = single(momentum) * velocity - rate * g
+        x = x + (single(momentum) * velocity - rate * g if nesterov else velocity)
     yield x
 
 
@@ -89,7 +94,7 @@ def adam(
         m = beta_1 * m + (1 - beta_1) * g
         v = beta_2 * v + (1 - beta_2) * g**2
         largest = np.maximum(largest, v)
-        alpha = rate * np.sqrt(1 - beta_2**t) / (1 - beta_1**t)
+        alpha = rate * np.sqrt(1 - single(beta_2) ** t) / (1 - single(beta_1) ** t)
         x = x - alpha * m / (np.sqrt(largest if amsgrad else v) + epsilon)
     yield x
 

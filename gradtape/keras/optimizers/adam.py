@@ -8,7 +8,7 @@ from typing import Any
 from gradtape.api.creation import constant
 from gradtape.api.elementwise import cast, maximum, sqrt, square
 from gradtape.api.elementwise import pow as power
-from gradtape.keras.optimizers.base import Optimizer
+from gradtape.keras.optimizers.base import Optimizer, single
 from gradtape.keras.optimizers.fading import faded
 from gradtape.runtime.tensor import Tensor
 from gradtape.runtime.update import update
@@ -103,7 +103,7 @@ class Adam(Optimizer):
     def step_size(self, learning_rate: Tensor) -> Tensor:
         dtype = learning_rate._aval.dtype
         step = cast(self.iterations.read() + 1, dtype)
-        first, second = (1.0 - power(constant(beta, dtype), step) for beta in (self.beta_1, self.beta_2))
+        first, second = (1.0 - power(constant(single(beta), dtype), step) for beta in (self.beta_1, self.beta_2))
         return learning_rate * sqrt(second) / first
 
     def update_step(self, gradient: Tensor, variable: Variable, learning_rate: Tensor) -> None:

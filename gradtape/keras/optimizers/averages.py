@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gradtape.api.elementwise import cast, where
+from gradtape.api.creation import constant
+from gradtape.api.elementwise import where
 from gradtape.runtime.tensor import Tensor
 from gradtape.runtime.update import update
 from gradtape.runtime.variable import Variable
@@ -44,7 +45,7 @@ class Averages:
     def follow(self, iterations: Variable) -> None:
         """The averages' step, after that of the variables; `iterations` counts the steps before this one."""
         for average, v in zip(self.averages, self.variables, strict=True):
-            keep = where(iterations.read() > 0, cast(self.momentum, v._aval.dtype), cast(0.0, v._aval.dtype))
+            keep = where(iterations.read() > 0, constant(self.momentum, v._aval.dtype), constant(0.0, v._aval.dtype))
             update(average_rule, [average], [v.read(), keep])
         if self.every is not None:
             is_due = (iterations.read() + 1) % self.every == 0

@@ -7,6 +7,8 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import numpy as np
+
 from gradtape.api.creation import convert_to_tensor, zeros
 from gradtape.api.elementwise import cast
 from gradtape.ir.dtypes import DType, as_dtype, float32, int64
@@ -356,6 +358,11 @@ def _number(value: Any) -> float:
             f"`learning_rate` should be a number, a `tf.Variable` or a function of the step, got {value!r} of type "
             f"{type(value).__name__}."
         ) from None
+
+
+def single(number: float) -> float:
+    """A number as float32 has it: as Keras, optimizers take some of their numbers for such, also beside float64."""
+    return float(np.float32(number))
 
 
 def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
