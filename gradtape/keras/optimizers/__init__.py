@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from gradtape.keras.names import by_name
+from gradtape.keras.optimizers import schedules
 from gradtape.keras.optimizers.adam import Adam, AdamW
 from gradtape.keras.optimizers.base import Optimizer
 from gradtape.keras.optimizers.loss_scale import LossScaleOptimizer
 from gradtape.keras.optimizers.rmsprop import RMSprop
 from gradtape.keras.optimizers.sgd import SGD
 
-__all__ = ["SGD", "Adam", "AdamW", "LossScaleOptimizer", "Optimizer", "RMSprop", "get"]
+__all__ = ["SGD", "Adam", "AdamW", "LossScaleOptimizer", "Optimizer", "RMSprop", "get", "schedules"]
 
 _KNOWN: dict[str, type[Optimizer]] = {"adam": Adam, "adamw": AdamW, "rmsprop": RMSprop, "sgd": SGD}
 
