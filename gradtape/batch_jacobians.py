@@ -13,6 +13,7 @@ from gradtape.questions import check_loop, check_rows
 from gradtape.recording import (
     Recording,
     UnconnectedGradients,
+    slot_of,
     sources_of,
     target_of,
     unconnected_of,
@@ -104,7 +105,7 @@ class BatchJacobians(Recording):
         self, target: Any, source: Any, axes: tuple[int, ...], at_once: bool, on_dependence: str
     ) -> Tensor:
         slots: dict[int, int] = self._recorder.slots if self._recorder else {}
-        slot, asked = slots.get(target._id, 0), slots.get(source._id, 0)
+        slot, asked = slots.get(target._id, 0), slot_of(slots, source)
         found: Tensor | None = None
         if slot <= 0 or self._recorder is None:
             raise ValueError(

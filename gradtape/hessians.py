@@ -12,6 +12,7 @@ from gradtape.ops.layout import RESHAPE
 from gradtape.recording import (
     Recording,
     leaves_of,
+    slot_of,
     sources_of,
     target_of,
 )
@@ -74,7 +75,7 @@ class Hessians(Recording):
                 f"`hessian` wants a scalar that this tape has recorded, got a tensor of shape {of.shape}"
                 f"{'' if slot > 0 else ' that it has not'}. Reduce the target inside the block."
             )
-        asked = [slots.get(s._id, 0) for s in wanted]
+        asked = [slot_of(slots, s) for s in wanted]
         traced = [s for s in dict.fromkeys(asked) if s > 0]
         answer = self._matrix if flat else self._blocks
         result = answer(self._recorder, slot, wanted, asked, traced, structure)

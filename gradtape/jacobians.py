@@ -15,6 +15,7 @@ from gradtape.questions import check_loop, check_rows
 from gradtape.recording import (
     UnconnectedGradients,
     flatten,
+    slot_of,
     sources_of,
     target_of,
     unconnected_of,
@@ -126,7 +127,7 @@ class Jacobians(BatchJacobians, Hessians):
         self, target: Any, sources: Sequence[Any], at_once: bool, mode: str, how: Chunking
     ) -> list[Tensor | None]:
         slots: dict[int, int] = self._recorder.slots if self._recorder else {}
-        slot, asked = slots.get(target._id, 0), [slots.get(s._id, 0) for s in sources]
+        slot, asked = slots.get(target._id, 0), [slot_of(slots, s) for s in sources]
         traced = [s for s in dict.fromkeys(asked) if s > 0]
         found: dict[int, Tensor | None] = {}
         if self._recorder and slot > 0 and traced and target._aval.size == 0:
@@ -169,7 +170,7 @@ class Jacobians(BatchJacobians, Hessians):
         if self._recorder is None or slots.get(target._id, 0) <= 0:
             return [None] * len(sources)
         found = self._recorder
-        return [structured_of(found, target, s, mode) if slots.get(s._id, 0) > 0 else None for s in sources]
+        return [structured_of(found, target, s, mode) if slot_of(slots, s) > 0 else None for s in sources]
 
     def plan_jacobian(
         self,

@@ -11,6 +11,7 @@ from typing import Any, Self
 
 import optree
 
+from gradtape.ir.errors import InvalidArgumentError
 from gradtape.runtime.convert import converters
 from gradtape.runtime.ledger import Ledger, begin, end, present_ledger
 from gradtape.runtime.record import Recorder
@@ -166,7 +167,7 @@ class Recording:
     def watched_variables(self) -> tuple[Variable, ...]:
         """The variables that this tape watches, in order of their construction."""
         if self._recorder is not None:
-            self._seen = list(self._recorder.variables.values())
+            self._seen = list({id(v): v for v in self._recorder.variables.values()}.values())
         return tuple(sorted(self._seen, key=lambda v: v._id))
 
     def _usable(self) -> None:
@@ -264,3 +265,21 @@ def _has_keys(structure: Any) -> bool:
 
 def leaves_of(structure: Any) -> list[Any]:
     return flatten(structure)[0]
+
+
+def slot_of(slots: dict[int, int], source: Any) -> int:
+    """Where a tape has a source; 0: nowhere.
+
+    Raises:
+      InvalidArgumentError: a variable whose values had several shapes in the tape's block.
+    """
+    if any(slots.get(k, 0) > 0 for k in getattr(source, "former", ())):
+        raise of_several_shapes(source)
+    return slots.get(source._id, 0)
+
+
+def of_several_shapes(source: Any) -> InvalidArgumentError:
+    return InvalidArgumentError(
+        f"The tape has read values of several shapes of the variable `{source.name}`, whose derivatives do not add up. "
+        "Use a tape for each."
+    )

@@ -16,6 +16,7 @@ from gradtape.recording import (
     UnconnectedGradients,
     leaves_beside,
     leaves_of,
+    of_several_shapes,
     sources_of,
     target_of,
     unconnected_of,
@@ -126,16 +127,16 @@ class GradientTape(Jacobians):
         self, targets: Sequence[Any], sources: Sequence[Any], given: Sequence[Tensor | None]
     ) -> list[Tensor | None]:
         slots: dict[int, int] = self._recorder.slots if self._recorder else {}
-        asked = [slots.get(s._id, 0) for s in sources]
+        asked = [[slots.get(k, 0) for k in (s._id, *getattr(s, "former", ()))] for s in sources]
         reached = [(slots.get(t._id, 0), g) for t, g in zip(targets, given, strict=True)]
-        traced = [s for s in dict.fromkeys(asked) if s > 0]
+        traced = [s for s in dict.fromkeys(s for parts in asked for s in parts) if s > 0]
         inside = [(t, g) for t, g in reached if t > 0]
         found: list[Tensor | None] = []
         if self._recorder and traced and inside:
             found = gradients(self._recorder, [t for t, _ in inside], traced, [g for _, g in inside], slices=True)
         by_slot = dict(zip(traced, found, strict=False))
         outside = [(t, g) for (s, _), t, g in zip(reached, targets, given, strict=True) if s <= 0]
-        results = [by_slot.get(s) for s in asked]
+        results = [_of_one_shape([by_slot.get(s) for s in parts], s) for parts, s in zip(asked, sources, strict=True)]
         return [_with_itself(r, s, outside) for r, s in zip(results, sources, strict=True)] if outside else results
 
 
@@ -144,6 +145,14 @@ def _one(t: Any, name: str) -> list[Any]:
     if len(found) != 1 or not isinstance(found[0], Tensor | Variable):
         raise TypeError(f"`explain` wants one tensor or variable as `{name}`, got {type(t).__name__}.")
     return found
+
+
+def _of_one_shape(parts: list[Tensor | None], source: Any) -> Tensor | None:
+    """The gradient by what was read of a source; of one that had several shapes, by the one that was read."""
+    found = [g for g in parts if g is not None]
+    if len(found) > 1:
+        raise of_several_shapes(source)
+    return found[0] if found else None
 
 
 def _with_itself(result: Tensor | None, source: Any, outside: Sequence[tuple[Any, Tensor | None]]) -> Tensor | None:

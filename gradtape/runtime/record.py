@@ -152,7 +152,8 @@ class Recorder:
         if slots.get(snapshot._id, 0) > 0:
             return
         if variable._id not in slots:
-            if not (self.watch_accessed and variable._trainable):
+            was_watched = any(k in slots for k in variable.former)
+            if not (self.watch_accessed and variable._trainable) and not was_watched:
                 return
             self.watch_variable(variable)
         self.record(READ, (variable,), (snapshot,))

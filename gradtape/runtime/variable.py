@@ -31,6 +31,8 @@ from gradtape.runtime.trace import FunctionTracer, creating, evaluated, function
 _names = itertools.count()
 
 
+MOST_SHAPES = 64  # of one variable that tapes are asked for
+
 _UPDATING = threading.RLock()  # held while a value is read and written back: no update of two threads is lost
 
 
@@ -54,6 +56,7 @@ class Variable(RowAssigning, Operators):
 
     __array_priority__ = 100
     _declared: TensorShape | None = None  # what values may have, if that is more than one shape
+    former: tuple[int, ...] = ()  # what its id was while values had other shapes, the last ones
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Variable:
         return super().__new__(ResourceVariable if cls is Variable else cls)
@@ -233,7 +236,8 @@ class Variable(RowAssigning, Operators):
         self._tell(tensor, "assign")
         copied = _copied(tensor)
         with _UPDATING:
-            self._snapshot, self._aval = copied, tensor._aval
+            self._snapshot = copied
+            self._take_shape(tensor._aval)
         return self if read_value else None
 
     def assign_add(
@@ -311,7 +315,7 @@ class Variable(RowAssigning, Operators):
     def overwrite(self, array: Any) -> None:
         """Make a fresh array of this variable's shape and dtype, which nobody else holds, its value."""
         if self._declared is not None:
-            self._aval = aval(array.shape, self._aval.dtype)
+            self._take_shape(aval(array.shape, self._aval.dtype))
         self._snapshot = wrap(array, self._aval)
 
     @property
@@ -357,6 +361,12 @@ class Variable(RowAssigning, Operators):
         if isinstance(tensor, SymbolicTensor) and tensor._tracer.is_map:
             raise of_all_slices(self._name)
         return tensor
+
+    def _take_shape(self, new: Aval) -> None:
+        """For tapes a variable of another shape is another source: gradients have the shape of what was read."""
+        if new is not self._aval:
+            self.former = (*self.former[1 - MOST_SHAPES :], self._id)
+            self._aval, self._id = new, new_id()
 
     def _may_have(self, tensor: Tensor) -> bool:
         return self._declared is not None and self._declared.is_compatible_with(tensor.shape)

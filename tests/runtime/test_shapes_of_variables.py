@@ -101,3 +101,26 @@ def test_assignments_may_return_nothing() -> None:
     assert v.assign_sub(2.0, read_value=False) is None
     assert v.numpy() == 1
     assert v.assign(5.0).numpy() == 5
+
+
+def test_a_target_of_several_shapes_of_a_variable_has_no_gradient_by_it() -> None:
+    v, w = tf.Variable([1.0, 2.0], shape=[None]), tf.Variable(3.0)
+    with tf.GradientTape(persistent=True) as tape:
+        y = tf.reduce_sum(v * w)
+        v.assign([1.0, 2.0, 3.0])
+        y += tf.reduce_sum(v * w)
+    assert [x is v for x in tape.watched_variables() if x is not w] == [True]
+    assert float(tape.gradient(y, w)) == 9
+    with pytest.raises(tf.errors.InvalidArgumentError, match="several shapes of the variable"):
+        tape.gradient(y, v)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="several shapes of the variable"):
+        tape.jacobian(y, v)
+
+
+def test_what_was_watched_stays_watched() -> None:
+    v = tf.Variable([1.0], shape=[None], trainable=False)
+    with tf.GradientTape() as tape:
+        tape.watch(v)
+        v.assign([1.0, 2.0])
+        y = v * v
+    assert tape.gradient(y, v).numpy().tolist() == [2, 4]
