@@ -28,6 +28,7 @@ from gradtape.runtime.compiled import CompiledGraph
 from gradtape.runtime.convert import convert
 from gradtape.runtime.devices import is_on_device, on_host
 from gradtape.runtime.state import STATE, quietly
+from gradtape.runtime.taking import taken
 from gradtape.runtime.tensor import Tensor, wrap
 from gradtape.runtime.trace import Tracer, function_tracer
 from gradtape.runtime.variable import Variable
@@ -123,9 +124,14 @@ def update(
         if len(_updates) >= MAX_UPDATES:
             _updates.clear()
         found = _updates[key] = _traced(rule, len(variables), shape, avals, static)
-    targets = [_target(v) for v in variables]
-    values = [np.asarray(v._snapshot._array) for v in variables]
-    found.run(targets, [*values, *(np.asarray(on_host(t._array)) for t in operands)])
+    given = [np.asarray(on_host(t._array)) for t in operands]
+    with taken(variables) as own:
+        if own is not None:
+            values = [t._array for t in own]
+            found.run(values, [*values, *given])
+            return
+    targets = [np.empty(v._aval.dims, v._aval.dtype.numpy_dtype) for v in variables]
+    found.run(targets, [*(np.asarray(v._snapshot._array) for v in variables), *given])
     for v, array in zip(variables, targets, strict=True):
         v.overwrite(array if shape else array[()])
 
@@ -151,12 +157,6 @@ def _on_device(
     values = program([*(wrap(v._snapshot._array, v._aval) for v in variables), *operands, *numbers])
     for v, new in zip(variables, values, strict=True):
         v.overwrite(new._array)
-
-
-def _target(v: Variable) -> Any:
-    """Where the new value is written: over the old one, if nothing else needs that."""
-    array = v._owned()
-    return np.empty(v._aval.dims, v._aval.dtype.numpy_dtype) if array is None else array
 
 
 def _traced(

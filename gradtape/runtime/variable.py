@@ -14,7 +14,7 @@ from gradtape.ir.aval import Aval, aval
 from gradtape.ir.dtypes import DType, as_dtype
 from gradtape.ir.errors import InvalidArgumentError
 from gradtape.ir.shapes import TensorShape, shape_text
-from gradtape.kernels.memory import UNSHARED, is_sole
+from gradtape.kernels.memory import UNSHARED
 from gradtape.ops.arithmetic import ADD, SUBTRACT
 from gradtape.ops.op import Step
 from gradtape.runtime import convert as conversion
@@ -25,6 +25,7 @@ from gradtape.runtime.devices import is_on_device, on_host, own_copy
 from gradtape.runtime.dispatch import binary, run_alone
 from gradtape.runtime.record import MADE
 from gradtape.runtime.state import STATE, new_id, quietly
+from gradtape.runtime.taking import awaited, taken
 from gradtape.runtime.tensor import Operators, Reference, SymbolicTensor, Tensor, array_text, wrap
 from gradtape.runtime.trace import FunctionTracer, creating, evaluated, function_tracer, of_all_slices, outside
 
@@ -271,16 +272,16 @@ class Variable(RowAssigning, Operators):
             return self
         self._tell(tensor, "assign_add" if ufunc is np.add else "assign_sub")
         with _UPDATING:
-            if is_on_device(self._snapshot._array):  # which no local name holds: `_owned` counts who does
+            if is_on_device(self._snapshot._array):
                 new = run_alone(self._step(ufunc), self._snapshot._array, tensor._array)
                 self._snapshot = wrap(new, self._aval)
                 return self
-            array, delta = self._owned(), on_host(tensor._array)
-            if array is not None:
-                quietly(ufunc, array, delta, array)
-                self._snapshot = wrap(array, self._aval)
-            else:
-                self._snapshot = wrap(quietly(ufunc, self._snapshot._array, delta), self._aval)
+            delta = on_host(tensor._array)
+            with taken([self]) as own:
+                if own is not None:
+                    quietly(ufunc, own[0]._array, delta, own[0]._array)
+                    return self
+            self._snapshot = wrap(quietly(ufunc, self._snapshot._array, delta), self._aval)
         return self
 
     def _step(self, ufunc: np.ufunc) -> Step:
@@ -294,12 +295,14 @@ class Variable(RowAssigning, Operators):
             return self
         self._tell(getattr(delta, "values", None), f"scatter_{how}")
         with _UPDATING:
-            if is_on_device(self._snapshot._array):  # which no local name holds: `_owned` counts who does
+            if is_on_device(self._snapshot._array):
                 self._snapshot = wrap(row_updates.scattered(self._snapshot._array, how, delta), self._aval)
                 return self
-            array = self._owned()
-            if array is None:
-                array = np.array(self._snapshot._array, order="C")
+            with taken([self]) as own:
+                if own is not None:
+                    row_updates.scatter_into(own[0]._array, how, delta)
+                    return self
+            array = np.array(self._snapshot._array, order="C")
             row_updates.scatter_into(array, how, delta)
             self._snapshot = wrap(array, self._aval)
         return self
@@ -330,25 +333,6 @@ class Variable(RowAssigning, Operators):
         # the snapshot: this variable and a local name; the array: the snapshot and a local name
         return sys.getrefcount(snapshot) <= UNSHARED and sys.getrefcount(array) <= UNSHARED + others
 
-    def _owned(self) -> Any:
-        """The value's array, if nothing but this variable holds it: then it may be written over."""
-        if not self.is_alone():
-            return None
-        array = self._snapshot._array
-        return array if isinstance(array, np.ndarray) and is_sole(array) else None
-
-    def is_owned(self) -> bool:
-        """Whether nothing but this variable holds its array."""
-        return self._owned() is not None
-
-    def keeps(self, array: Any) -> bool:
-        """Whether a new value is in the array that nothing but this variable holds, over the one before: then it is
-        another value from now on."""
-        if self._snapshot._array is not array:
-            return False
-        self._snapshot._id = new_id()
-        return True
-
     def _tell(self, value: Tensor | None, how: str) -> None:
         """Tell the tapes that the variable is overwritten."""
         for recorder in STATE.recorders:
@@ -378,6 +362,12 @@ class Variable(RowAssigning, Operators):
         )
 
     # ------------------------------------------------------------------ Python
+
+    def __getattr__(self, name: str) -> Any:
+        """What no attribute of that name is there for; the value is not while it is written over."""
+        if name == "_snapshot":
+            return awaited(self)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
 
     def __hash__(self) -> int:
         raise TypeError("Variable is unhashable. Instead, use variable.ref() as the key.")

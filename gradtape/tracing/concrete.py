@@ -7,7 +7,7 @@ import operator
 import threading
 import weakref
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,12 +22,14 @@ from gradtape.runtime.compiled import CompiledGraph
 from gradtape.runtime.convert import convert, is_shared
 from gradtape.runtime.devices import DEVICES, is_on_device
 from gradtape.runtime.state import STATE
+from gradtape.runtime.taking import taken
 from gradtape.runtime.tensor import SymbolicTensor, SymbolicTensorError, Tensor
 from gradtape.runtime.trace import FunctionTracer, is_of_one_shape, map_tracer, of_all_slices
 from gradtape.runtime.variable import Variable
 from gradtape.tracing.branching import Packed
 from gradtape.tracing.replaying import Capturing, Replays
 from gradtape.tracing.signatures import TensorSpec
+from gradtape.transforms.remember import runs_once
 from gradtape.transforms.simplify import rebuild_from
 
 TRACING = threading.RLock()  # one thread traces at a time: a function that traces another one waits for no third
@@ -125,42 +127,50 @@ class Trace:
         return results
 
     def _in_steps(self, tensors: Sequence[Tensor]) -> Any:
-        kernel = self._kernel() if self.assigned else None
-        made = self.compiled([*tensors, *map(_READ, self.variables), *self.captured], kernel)
         if not self.assigned:
-            return self.results.with_tensors(made)
+            return self.results.with_tensors(self.compiled([*tensors, *map(_READ, self.variables), *self.captured]))
+        found = self._written_over(tensors) if self._is_alone() else None
+        if found is None:
+            made = self.compiled([*tensors, *map(_READ, self.variables), *self.captured])
+            found = made, range(len(self.assigned))
+        made, left = found
         count = len(made) - len(self.assigned)
-        if kernel is None:
-            for v, new in zip(self.assigned, made[count:], strict=True):
-                _assign(v, new)
-        else:
-            for v, is_over, new in zip(self.assigned, self._over[1], made[count:], strict=True):
-                if not is_over or not v.keeps(new._array):
-                    _assign(v, new)
+        for j in left:
+            _assign(self.assigned[j], made[count + j])
         return self.results.with_tensors(made[:count])
 
+    def _written_over(self, tensors: Sequence[Tensor]) -> tuple[list[Tensor], Iterable[int]] | None:
+        """What a call makes, with new values of variables in the place of the old ones, and the numbers of those that
+        are still to be assigned; None where somebody else holds an old value: a tensor that was read before, or another
+        call."""
+        kernel, over = self._over
+        with taken([self.assigned[j] for j in over]) as own:
+            if own is None:
+                return None
+            mine = {id(self.assigned[j]): t for j, t in zip(over, own, strict=True)}
+            read = [mine[id(v)] if id(v) in mine else v.read() for v in self.variables]
+            made = self.compiled([*tensors, *read, *self.captured], kernel)
+            new = made[len(made) - len(self.assigned) :]
+            there = {j for j, t in zip(over, own, strict=True) if new[j]._array is t._array}
+        return made, [j for j in range(len(new)) if j not in there]
+
     @functools.cached_property
-    def _over(self) -> tuple[Callable[..., Any] | None, list[bool]]:
-        """What runs the graph with new values of variables in their arrays, and for which of those that are assigned;
-        None where that does not pay."""
+    def _over(self) -> tuple[Callable[..., Any] | None, list[int]]:
+        """What runs the graph with new values of variables in their arrays, or None where that does not pay; and the
+        numbers of these variables. Python that is called may wait for a thread that reads one, so that all values have
+        to be there."""
         place = {id(v): k for k, v in enumerate(self.variables, self.tensors)}
         first = len(self.compiled.avals) - len(self.assigned)
         pairs = {first + j: place[id(v)] for j, v in enumerate(self.assigned) if isinstance(v, Variable)}
+        if any(runs_once(n) for n in self.compiled.runs.nodes):
+            pairs = {}
         kernel, inputs = self.compiled.over(pairs)
-        return kernel, [place[id(v)] in inputs for v in self.assigned]
+        return kernel, [j for j, v in enumerate(self.assigned) if place.get(id(v)) in inputs]
 
-    def _kernel(self) -> Callable[..., Any] | None:
-        """The same for a call that runs alone, if nothing but the variables holds their arrays: no tensor that was read
-        before, no other call."""
-        if STATE.recorders or STATE.detour is not None:
-            return None
-        kernel, over = self._over
-        if kernel is None:
-            return None
-        for v, is_over in zip(self.assigned, over, strict=True):
-            if is_over and not v.is_owned():
-                return None
-        return kernel
+    def _is_alone(self) -> bool:
+        """Whether nothing looks at what is read, so that variables may be written over."""
+        state = STATE
+        return not (state.recorders or state.watchers or state.detour is not None or self._over[0] is None)
 
 
 class ResultError(TypeError, ValueError):

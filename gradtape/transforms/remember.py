@@ -20,7 +20,7 @@ def chosen(graph: Graph, results: int, budget: int) -> Graph:
     """The graph with those of its residuals (the outputs behind the results) that fit into the budget. What Python
     gave is kept in any case: it may not run again."""
     outputs, residuals = graph.outputs[:results], list(graph.outputs[results:])
-    kept = [v for n in graph.nodes if _runs_once(n) for v in n.outputs]
+    kept = [v for n in graph.nodes if runs_once(n) for v in n.outputs]
     left = [v for v in residuals if not any(v is k for k in kept)]
     room = budget - sum(v.aval.nbytes for v in kept)
     there = [*graph.inputs, *outputs]
@@ -52,8 +52,9 @@ def again(residuals: Sequence[Value], there: Sequence[Value]) -> float:
     return cost_of(order(residuals, there))
 
 
-def _runs_once(node: Node) -> bool:
+def runs_once(node: Node) -> bool:
+    """Whether a step, or one inside of it, calls Python or has an effect: it is not to run a second time."""
     op = node.step.op
     if isinstance(op, Region):
-        return any(_runs_once(n) for g in op.graphs(node.step) for n in g.nodes)
+        return any(runs_once(n) for g in op.graphs(node.step) for n in g.nodes)
     return isinstance(op, Host | Effectful)

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 import gradtape as tf
+from gradtape.backends.clusters import POLICY
+from gradtape.runtime.taking import taken
 
 
 def test_making() -> None:
@@ -199,3 +201,93 @@ def test_no_update_of_two_threads_is_lost() -> None:
         sys.setswitchinterval(interval)
     assert float(v) == 1200.0
     assert w.numpy().tolist() == [0.0, 1200.0, 0.0]
+
+
+# ------------------------------------------------------------------ threads that read
+
+
+def in_thread(f: Any) -> tuple[threading.Thread, list[Any]]:
+    found: list[Any] = []
+    t = threading.Thread(target=lambda: found.append(f()), daemon=True)
+    t.start()
+    return t, found
+
+
+@pytest.mark.host("values on a device are replaced")
+def test_who_reads_a_value_that_is_written_over_waits() -> None:
+    v = tf.Variable(np.zeros(1000, np.float32))
+    with taken([v]) as own:
+        assert own is not None
+        reader, found = in_thread(lambda: v.numpy())
+        own[0]._array[:500] = 1.0
+        reader.join(0.2)
+        assert reader.is_alive() and not found
+        assert v.numpy()[0] == 1.0  # who has taken it does not wait for itself
+        own[0]._array[500:] = 1.0
+    reader.join(60)
+    assert found[0].min() == 1.0 and found[0].max() == 1.0
+
+
+@pytest.mark.host("values on a device are replaced")
+def test_a_value_that_somebody_holds_is_not_taken() -> None:
+    v, w = tf.Variable(np.zeros(9)), tf.Variable(np.ones(9))
+    held = w.read()
+    with taken([v, w]) as own:
+        assert own is None and v.numpy()[0] == 0.0 and w.numpy()[0] == 1.0
+    del held
+    with taken([v, w]) as own:
+        assert own is not None
+        reader, found = in_thread(lambda: taken([w]).__enter__())
+        reader.join(60)
+        assert found == [None]  # the second one that would write over it does not wait
+    with pytest.raises(ZeroDivisionError), taken([v]):
+        raise ZeroDivisionError
+    assert v.numpy()[0] == 0.0
+
+
+def test_a_variable_that_is_not_made_yet_has_no_value() -> None:
+    unmade = tf.Variable.__new__(tf.Variable)
+    with pytest.raises(AttributeError, match="not made yet"):
+        unmade.numpy()
+    with pytest.raises(AttributeError, match="'ResourceVariable' object has no attribute 'shap'"):
+        tf.Variable(1.0).shap  # noqa: B018
+
+
+@pytest.mark.host("values on a device are replaced")
+@pytest.mark.parametrize("way", ["add", "rows", "optimizer", "traced"])
+def test_no_thread_reads_half_of_an_update(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(POLICY, "compile", "now")
+    v = tf.Variable(np.zeros((1000, 1000), np.float32))
+    optimizer = tf.keras.optimizers.SGD(1.0)
+    ones, rows = tf.ones((1000, 1000)), tf.IndexedSlices(tf.ones((1000, 1000)), tf.range(1000))
+
+    @tf.function
+    def step() -> None:
+        slow = ones
+        for _ in range(20):  # so that a kernel takes its time
+            slow = tf.exp(tf.tanh(slow * 0.0))
+        v.assign_add(slow)
+
+    ways: dict[str, Any] = {
+        "add": lambda: v.assign_add(ones),
+        "rows": lambda: v.scatter_add(rows),
+        "optimizer": lambda: optimizer.apply_gradients([(ones, v)]),
+        "traced": step,
+    }
+    ended = threading.Event()
+
+    def reads() -> list[tuple[float, float]]:
+        found = []
+        while not ended.is_set() and len(found) < 60:
+            value = v.numpy()
+            found.append((float(value.min()), float(value.max())))
+        return found
+
+    reader, found = in_thread(reads)
+    for _ in range(300):
+        ways[way]()
+        if not reader.is_alive():
+            break
+    ended.set()
+    reader.join(60)
+    assert found[0] and all(least == most for least, most in found[0])
