@@ -22,6 +22,7 @@ PLENTY = 1 << 16  # elements of a result from which its memory is worth a questi
 REUSED = 16  # so many rows of results for each row of a second matrix, and BLAS takes it faster in order
 PER_ELEMENT = 8  # multiply-adds that take as long as touching an element
 WAKES = 9216  # elements of a matrix from which BLAS wakes its threads for a product with a vector
+TOGETHER = 12  # rows that BLAS has in registers at a time; it sums up those that are left over in another order
 MATRIX = 32  # rows, columns and summed elements from which one product is worth a call of BLAS
 
 
@@ -35,13 +36,15 @@ def _matrix(a: Any, b: Any) -> Any:
 
 
 def _large(a: Any, b: Any, out: Any) -> Any:
-    """out = a @ b for one product of matrices. Results do not depend on how many threads share its rows or columns."""
+    """out = a @ b for one product of matrices. Results do not depend on how many threads share its rows; with columns
+    apart they would, where BLAS has no AVX-512."""
     rows, inner, columns = a.shape[0], a.shape[1], b.shape[1]
-    if rows < columns:
-        run = lambda start, stop: np.matmul(a, b[:, start:stop], out=out[:, start:stop])  # noqa: E731
-    else:
-        run = lambda start, stop: np.matmul(a[start:stop], b, out=out[start:stop])  # noqa: E731
-    multiply(max(rows, columns), rows * inner * columns, run)
+
+    def run(first: int, end: int) -> None:
+        some = slice(first * TOGETHER, end * TOGETHER)
+        np.matmul(a[some], b, out=out[some])
+
+    multiply(-(-rows // TOGETHER), rows * inner * columns, run)
     return out
 
 

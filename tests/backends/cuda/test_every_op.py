@@ -28,7 +28,7 @@ from tests.op_table.cases import CASES, Case
 from tests.op_table.running import results_of
 
 GROUPS = 16
-AT_ONCE = 200  # samples whose kernels one device finds out: with too many arrays alive it would begin to run them
+AT_ONCE = 100  # samples whose kernels one device finds out: with too many arrays alive it would begin to run them
 LISTED = [op for op in all_ops() if CASES.get(op.name)]
 
 
