@@ -90,3 +90,9 @@ def test_wrong_schedules() -> None:
         schedules.PiecewiseConstantDecay([1], [0.1])
     with pytest.raises(NotImplementedError, match="should define `__call__"):
         schedules.LearningRateSchedule()(0)
+
+
+@pytest.mark.parametrize("steps", ["10", None])
+def test_steps_that_are_no_number(steps: Any) -> None:
+    with pytest.raises(TypeError, match="`decay_steps` should be a number of steps, more than 0, got"):
+        tf.keras.optimizers.schedules.ExponentialDecay(0.1, steps, 0.5)

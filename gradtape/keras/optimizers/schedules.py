@@ -34,6 +34,8 @@ class _Decay(LearningRateSchedule):
     """One that begins with a rate and goes down in so many steps."""
 
     def __init__(self, initial_learning_rate: Any, decay_steps: Any) -> None:
+        if decay_steps is None or isinstance(decay_steps, str):
+            raise TypeError(f"`decay_steps` should be a number of steps, more than 0, got {decay_steps!r}.")
         if decay_steps <= 0:
             raise ValueError(f"`decay_steps` should be more than 0, got {decay_steps!r}.")
         self.initial_learning_rate, self.decay_steps = initial_learning_rate, decay_steps
@@ -49,7 +51,22 @@ class _Decay(LearningRateSchedule):
         return floor(share) if staircase else share
 
 
-class ExponentialDecay(_Decay):
+class _DecayByRate(_Decay):
+    """A decay whose speed is a number."""
+
+    def __init__(
+        self,
+        initial_learning_rate: Any,
+        decay_steps: Any,
+        decay_rate: Any,
+        staircase: bool = False,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(initial_learning_rate, decay_steps)
+        self.decay_rate, self.staircase, self.name = decay_rate, staircase, name or type(self).__name__
+
+
+class ExponentialDecay(_DecayByRate):
     """initial_learning_rate · decay_rate^(step / decay_steps); `staircase`: only at whole multiples of `decay_steps`.
 
     Raises:
@@ -61,23 +78,12 @@ class ExponentialDecay(_Decay):
     [0.5, 0.25, 0.125]
     """
 
-    def __init__(
-        self,
-        initial_learning_rate: Any,
-        decay_steps: Any,
-        decay_rate: Any,
-        staircase: bool = False,
-        name: str = "ExponentialDecay",
-    ) -> None:
-        super().__init__(initial_learning_rate, decay_steps)
-        self.decay_rate, self.staircase, self.name = decay_rate, staircase, name
-
     def __call__(self, step: Any) -> Tensor:
         factor = power(cast(self.decay_rate, float32), self._share(step, self.staircase))
         return self._first * factor
 
 
-class InverseTimeDecay(_Decay):
+class InverseTimeDecay(_DecayByRate):
     """initial_learning_rate / (1 + decay_rate · step / decay_steps); `staircase`: only at whole multiples of
     `decay_steps`.
 
@@ -89,17 +95,6 @@ class InverseTimeDecay(_Decay):
     >>> float(rate(1))
     0.25
     """
-
-    def __init__(
-        self,
-        initial_learning_rate: Any,
-        decay_steps: Any,
-        decay_rate: Any,
-        staircase: bool = False,
-        name: str = "InverseTimeDecay",
-    ) -> None:
-        super().__init__(initial_learning_rate, decay_steps)
-        self.decay_rate, self.staircase, self.name = decay_rate, staircase, name
 
     def __call__(self, step: Any) -> Tensor:
         return self._first / (1.0 + self.decay_rate * self._share(step, self.staircase))
