@@ -8,7 +8,7 @@ import functools
 import io
 import operator
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -231,15 +231,21 @@ REPEATED: dict[str, Sequence[Shape]] = {
 }
 
 
-def test_bytes_of_operands_that_are_repeated() -> None:
-    """Every operand, every result once, or little more; along whichever loops operands are repeated."""
-    graphs = {name: drawn_for(together, shapes) for name, shapes in REPEATED.items()}
+def compiled_alone(graphs: Mapping[str, Graph]) -> tuple[Emulated, dict[str, CudaProgram]]:
+    """The kernels of graphs that are one kernel each, compiled in one call."""
     programs = {}
-    for name, (graph, _) in graphs.items():
+    for name, graph in graphs.items():
         (node,) = kernels(on_device(graph))
         programs[name] = render_cuda(node.step.params["cluster"])
     emulated = Emulated()
     emulated.compile(list(programs.values()))
+    return emulated, programs
+
+
+def test_bytes_of_operands_that_are_repeated() -> None:
+    """Every operand, every result once, or little more; along whichever loops operands are repeated."""
+    graphs = {name: drawn_for(together, shapes) for name, shapes in REPEATED.items()}
+    emulated, programs = compiled_alone({name: graph for name, (graph, _) in graphs.items()})
     for name, (graph, arrays) in graphs.items():
         (y,) = graph.outputs
         (found,) = counted(emulated, programs[name], arrays, [(y.aval.dims, np.float32)])
@@ -298,12 +304,7 @@ REPEATED_IN_ROWS: dict[str, tuple[Callable[..., Any], Sequence[Shape]]] = {
 def test_bytes_of_rows_with_operands_that_are_repeated() -> None:
     """The same of kernels with reductions, along whichever outer loops operands are repeated."""
     graphs = {name: drawn_for(f, shapes) for name, (f, shapes) in REPEATED_IN_ROWS.items()}
-    programs = {}
-    for name, (graph, _) in graphs.items():
-        (node,) = kernels(on_device(graph))
-        programs[name] = render_cuda(node.step.params["cluster"])
-    emulated = Emulated()
-    emulated.compile(list(programs.values()))
+    emulated, programs = compiled_alone({name: graph for name, (graph, _) in graphs.items()})
     for name, (graph, arrays) in graphs.items():
         outputs = [(y.aval.dims, np.float32) for y in graph.outputs]
         found = counted(emulated, programs[name], arrays, outputs)
