@@ -16,8 +16,9 @@ from gradtape.kernels.cuda_teams import THREADS
 
 ROW = 32  # elements side by side in a tile, at least
 LEAST_ELEMENTS = 1 << 12  # of a tile, so that every thread has some packs
-MOST_ELEMENTS = 1 << 15  # of a tile
-MOST_SHARED = 24 * 1024  # bytes, so that several blocks share a processor
+# Tiles that have or take more do not grow: the last step doubles them, so several blocks share a processor even so.
+MOST_ELEMENTS = 1 << 15
+MOST_SHARED = 24 * 1024  # bytes
 
 
 @dataclass(frozen=True)

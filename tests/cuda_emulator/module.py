@@ -97,6 +97,11 @@ class Function:
             raise LaunchRefused(f"the parameters of `{name}` have more than {limits.MOST_PARAMETER_BYTES} bytes")
 
     @property
+    def shared_size_bytes(self) -> int:
+        """Bytes of shared memory that the module declares; a device's compiler counts those of one kernel."""
+        return sum(variable.size for variable in self.module.variables)
+
+    @property
     def most_threads(self) -> int:
         """What `__launch_bounds__` allows, or what the hardware does."""
         return self.kernel.most_threads or limits.MOST_THREADS

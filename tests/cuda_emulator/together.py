@@ -74,6 +74,10 @@ class LaterFunction:
 
         self.module.together.device.queue(run)
 
+    @property
+    def shared_size_bytes(self) -> int:
+        return self._compiled().shared_size_bytes
+
     def _compiled(self) -> Function:
         if self._function is None:
             self._function = self.module.made().get_function(self.name)

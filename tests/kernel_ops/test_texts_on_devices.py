@@ -96,6 +96,20 @@ def test_shared_memory_and_grids_may_be_functions(device: Device) -> None:
     assert device.counts.launches[-1].shared_bytes == 20
 
 
+@pytest.mark.parametrize("size", [3 << 10, 6 << 10])
+def test_shared_memory_of_both_kinds_may_be_more_than_a_block_has_without_asking(device: Device, size: int) -> None:
+    text = """__global__ void turned(const float* x, float* y, int n) {
+        extern __shared__ float given[];
+        __shared__ float own[10 << 10];
+        for (int k = threadIdx.x; k < n; k += blockDim.x) given[k] = own[k] = x[k];
+        __syncthreads();
+        for (int k = threadIdx.x; k < n; k += blockDim.x) y[k] = given[n - 1 - k] + own[k];
+    }"""
+    op = tf.kernel_op(text, signature="(n)->(n)", grid=1, block=128, shared=lambda n: 4 * n)
+    x = drawn(size, dtype=np.float32)
+    np.testing.assert_array_equal(op(x), x[::-1] + x)
+
+
 def test_sources_that_do_not_compile_say_why(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     assert DEVICES.device is not None
     monkeypatch.setattr(DEVICES.device.cuda, "load", Compiler(None, "sm_90").code)  # the emulator's comes later

@@ -80,8 +80,9 @@ def _of_text(cuda: Cuda, op: KernelStep, layout: Layout, static: Mapping[str, An
             arguments.append((p.kind, places[p.kind]))
             places[p.kind] += 1
     function = _loaded(cuda, op, source, layout.letters)
-    if shared > OPT_IN:  # never less than other shapes asked for
-        function.max_dynamic_shared_size_bytes = max(shared, function.max_dynamic_shared_size_bytes)
+    if shared and shared + function.shared_size_bytes > OPT_IN:  # with what the text itself declares
+        most = max(shared, OPT_IN + 1, function.max_dynamic_shared_size_bytes)  # never less than other shapes asked for
+        function.max_dynamic_shared_size_bytes = most
 
     def launch(operands: Sequence[Any], results: Sequence[Any]) -> None:
         arrays = {"operand": operands, "result": results}

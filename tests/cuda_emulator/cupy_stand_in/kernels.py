@@ -86,6 +86,10 @@ class RawKernel:
         return self._function.most_threads
 
     @property
+    def shared_size_bytes(self) -> int:
+        return self._function.shared_size_bytes
+
+    @property
     def max_dynamic_shared_size_bytes(self) -> int:
         return self._function.max_dynamic_shared_size_bytes
 
