@@ -31,6 +31,14 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Nor what the tests of a file leave behind, in caches above all."""
+    if nextitem is None or nextitem.path != item.path:
+        gc.collect()
+        gc.freeze()
+
+
 @pytest.fixture(autouse=True)
 def names_in_doctests(request: pytest.FixtureRequest) -> Iterator[None]:
     """Give doctests `tf` and `np`, as the docs' examples have them, and take back what has no public way back."""

@@ -100,6 +100,7 @@ class Device:
         self.counts = Counts()
         self.addresses: set[int] = set()  # of live buffers
         self.nbytes = 0  # that they have together
+        self.is_closed = False
         weakref.finalize(self, free_all, self.addresses)
         self.schedule = Schedule(seed)
         self.default_stream = Stream(self.schedule, "the default stream")
@@ -114,6 +115,11 @@ class Device:
     @current_stream.setter
     def current_stream(self, stream: Stream) -> None:
         self._current.stream = stream
+
+    def close(self) -> None:
+        """Nothing runs here any more: drop what is queued. Programs that remember the device do not keep its work."""
+        self.is_closed = True
+        self.schedule.drop()
 
     # ---- memory -----------------------------------------------------------------------------------------------------
 

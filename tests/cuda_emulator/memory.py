@@ -80,7 +80,9 @@ class Buffer:
     def release(self) -> None:
         """Free when the stream that it was allocated on gets there, as a memory pool does; memory of graphs, which goes
         back to the driver, when all streams do."""
-        if self.is_of_graphs:
+        if self.device.is_closed:
+            self.free()
+        elif self.is_of_graphs:
             self.device.schedule.after_all(self.free)
         else:
             self.stream.enqueue_past_graphs(self.free)

@@ -148,10 +148,16 @@ class Schedule:
                 while not is_enough() and self.busy:
                     self._step()
             except BaseException:
-                for stream in self.busy:
-                    stream.steps.clear()
-                self.busy.clear()
+                self.drop()
                 raise
+
+    def drop(self) -> None:
+        """Forget all that is queued."""
+        with self.lock:
+            dropped = [stream.steps for stream in self.busy]
+            self.busy.clear()
+            for steps in dropped:
+                steps.clear()
 
     def _step(self) -> None:
         ready = [stream for stream in self.busy if stream.steps[0].is_ready]

@@ -25,12 +25,12 @@ def device() -> Device:
 
 @contextmanager
 def using_device(arch: str = "sm_80", seed: int = 0) -> Iterator[Device]:
-    """A fresh device, on which nothing has happened, for the calls in this block."""
+    """A fresh device, on which nothing has happened, for the calls in this block; what is queued then is dropped."""
     _DEVICES.append(Device(arch, seed))
     try:
         yield _DEVICES[-1]
     finally:
-        _DEVICES.pop()
+        _DEVICES.pop().close()
 
 
 def enqueue(name: str, run: Callable[[], Any]) -> None:
