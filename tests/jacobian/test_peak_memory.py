@@ -107,11 +107,14 @@ def examples_of(shape: tuple[int, ...]) -> tuple[int, ...]:
 def seen(run: Callable[[], Any]) -> int:
     """The bytes that are allocated at most while something runs again, with an empty pool."""
     run()
+    if DEVICES.device is not None:
+        gc.collect()
+        return seen_on(DEVICES.device.cuda.xp, run)
     while BACKGROUND.running:  # loops that are compiled would count
         time.sleep(0.01)
     run()
     gc.collect()
-    return seen_on_host(run) if DEVICES.device is None else seen_on(DEVICES.device.cuda.xp, run)
+    return seen_on_host(run)
 
 
 def seen_on_host(run: Callable[[], Any]) -> int:
