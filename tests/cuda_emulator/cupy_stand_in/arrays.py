@@ -6,6 +6,7 @@ program's work is done by its own kernels and by the library calls that it means
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -39,6 +40,12 @@ def strides_of(shape: tuple[int, ...], itemsize: int, order: str) -> tuple[int, 
     return tuple(strides)
 
 
+@functools.lru_cache(1024)
+def twin(shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """A NumPy array of this shape and these strides, over memory that is not there: NumPy knows all of views."""
+    return np.lib.stride_tricks.as_strided(np.empty(1, dtype), shape, strides)
+
+
 class ndarray:
     """A device array. It is no NumPy array, and does not turn into one unless it is told to (`get`)."""
 
@@ -59,7 +66,7 @@ class ndarray:
     size = property(lambda self: math.prod(self.shape))
     itemsize = property(lambda self: self.dtype.itemsize)
     nbytes = property(lambda self: self.size * self.itemsize)
-    flags = property(lambda self: self._twin().flags)
+    flags = property(lambda self: twin(self.shape, self.strides, self.dtype).flags)
     T = property(lambda self: self.transpose())
 
     @property
@@ -89,8 +96,7 @@ class ndarray:
     # ---- views ------------------------------------------------------------------------------------------------------
 
     def _twin(self) -> np.ndarray:
-        """A NumPy array of the same shape and strides, over memory that is not there: NumPy knows all of views."""
-        return np.lib.stride_tricks.as_strided(np.empty(1, self.dtype), self.shape, self.strides)
+        return twin(self.shape, self.strides, self.dtype)
 
     def _view(self, change: Callable[[np.ndarray], np.ndarray]) -> ndarray:
         twin = self._twin()
