@@ -270,9 +270,9 @@ class Device:
 
 
 def free_all(addresses: set[int]) -> None:
-    """Free what a device leaves behind."""
-    for address in addresses:
-        runtime().emulator_free(address)
+    """Free what a device leaves behind, and leave none of it to be freed again by buffers that end with the device."""
+    while addresses:
+        runtime().emulator_free(addresses.pop())
 
 
 def buffers_of(function: Function, data: list[bytes]) -> dict[int, list[Declared]]:

@@ -73,9 +73,10 @@ class Buffer:
         """Free at once, waiting for nothing: what is queued already must not use the buffer."""
         if not self.freed:
             self.freed = True
-            self.device.addresses.discard(self.address)
             self.device.nbytes -= self.nbytes
-            runtime().emulator_free(self.address)
+            if self.address in self.device.addresses:
+                self.device.addresses.remove(self.address)
+                runtime().emulator_free(self.address)
 
     def release(self) -> None:
         """Free when the stream that it was allocated on gets there, as a memory pool does; memory of graphs, which goes

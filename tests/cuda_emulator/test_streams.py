@@ -77,8 +77,8 @@ def test_dropped_buffers_go_back_in_their_turn() -> None:
 
 def test_a_device_leaves_nothing_behind() -> None:
     device = Device()
-    addresses = device.addresses
     buffers = [ones(device, "x") for _ in range(3)]
+    addresses = list(device.addresses)
     assert len(addresses) == 3
     held = [runtime().emulator_buffer_at(address) for address in addresses]
     assert None not in held
@@ -150,3 +150,26 @@ def test_what_waits_to_be_freed_does_not_grow_without_bound(monkeypatch: pytest.
         most = max(most, device.nbytes)
     assert most <= 10_000
     assert not device.counts.synchronizations
+
+
+def test_buffers_that_end_with_a_closed_device_are_freed_once() -> None:
+    for _ in range(110):  # more than the emulator remembers of freed buffers
+        device = Device()
+        cycle = [device, *(device.alloc(64) for _ in range(40))]
+        cycle.append(cycle)
+        device.close()
+        del device, cycle
+        gc.collect()
+    assert Device().alloc(64).copy_from(np.ones(16, np.float32)).to_numpy().sum() == 16
+
+
+def test_a_device_that_is_closed_drops_what_is_queued() -> None:
+    device = Device()
+    buffer, ran = device.alloc(64), []
+    device.current_stream.enqueue(lambda: ran.append(buffer))
+    device.close()
+    device.synchronize("all")
+    assert not ran
+    address = buffer.address
+    del buffer
+    assert address not in device.addresses
