@@ -166,7 +166,7 @@ def test_buffers_that_end_with_a_closed_device_are_freed_once() -> None:
 def test_a_device_that_is_closed_drops_what_is_queued() -> None:
     device = Device()
     buffer, ran = device.alloc(64), []
-    device.current_stream.enqueue(lambda: ran.append(buffer))
+    device.current_stream.enqueue(lambda held=buffer: ran.append(held))
     device.close()
     device.synchronize("all")
     assert not ran
