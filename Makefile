@@ -11,6 +11,8 @@ JOBS   ?= 2
 BIN := $(VENV)/bin
 # Modules that are imported are compiled then; all others never, which halves the time that an environment takes.
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --no-compile --quiet
+# And kept, whatever the environment says: each of the processes that tests start would compile all that it imports.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help demo test test-emulated lint types docs bench bench-jacobian bench-plans gpu-check gpu-carry public-names clean
 .DELETE_ON_ERROR:
