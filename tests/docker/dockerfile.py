@@ -2,7 +2,8 @@
 
 A container's `/opt/venv` is ROOT/opt/venv here, in commands, paths and variables alike; what the system has (`/bin`,
 `/usr`, ...) stays where it is. Each stage begins with an empty ROOT, which has the same name in all of them, so that
-environments that are copied from stage to stage find themselves. The base image is an environment made anew.
+environments that are copied from stage to stage find themselves. The base image is an environment made anew, with the
+pip of the one that runs the tests.
 """
 
 from __future__ import annotations
@@ -58,15 +59,24 @@ class Machine:
         self.context, self.root, self.earlier = context, folder / "root", folder / "earlier"
         self.base, self.nobody, self.layers = folder / "base", folder / "empty home", folder / "layers"
         self.nobody.mkdir(parents=True)
-        run([sys.executable, "-m", "venv", self.base], {}, folder)
-        useradd = self.base / "bin" / "useradd"  # adding users is the host's business: their home is made
-        useradd.write_text('#!/bin/sh\nwhile [ "$1" != --home-dir ]; do shift; done\nmkdir -p "$2"\n')
-        useradd.chmod(0o755)
+        run([sys.executable, "-m", "venv", "--without-pip", self.base], {}, folder)
+        (site,) = self.base.glob("lib/python*/site-packages")
+        link(["pip"], site)
+        self.add_program("pip", 'exec python -m pip "$@"')
+        # Adding users is the host's business: their home is made.
+        self.add_program("useradd", 'while [ "$1" != --home-dir ]; do shift; done\nmkdir -p "$2"')
         self.given: dict[str, str] = {}
         self.extra: dict[str, str] = {}
         self.for_installs: dict[str, str] = {}
         self.borrowed: list[str] = []
         self.linked: Path | None = None
+        self.there: list[str] = []
+
+    def add_program(self, name: str, text: str) -> None:
+        """A program of the base image: what a shell does."""
+        file = self.base / "bin" / name
+        file.write_text(f"#!/bin/sh\n{text}\n")
+        file.chmod(0o755)
 
     def start(self) -> None:
         """A new stage, of the base image."""
@@ -93,6 +103,7 @@ class Machine:
         for_installs: Mapping[str, str] | None = None,
         borrowed: Sequence[str | Path] = (),
         linked: Path | None = None,
+        there: Sequence[str] = (),
     ) -> None:
         """All instructions of a Dockerfile.
 
@@ -103,9 +114,10 @@ class Machine:
           for_installs: more of them, for those that install packages.
           borrowed: folders that environments find packages in besides, where `for_installs` kept them from coming.
           linked: pip's report of what it would install: gradtape is, and the rest is linked from this environment.
+          there: packages that are linked before pip is asked, which then looks for others only.
         """
         self.given, self.extra, self.for_installs = dict(arguments or {}), dict(extra or {}), dict(for_installs or {})
-        self.borrowed, self.linked = [str(folder) for folder in borrowed], linked
+        self.borrowed, self.linked, self.there = [str(folder) for folder in borrowed], linked, list(there)
         for old in (self.root, self.earlier):
             shutil.rmtree(old, ignore_errors=True)
         self.start()
@@ -171,29 +183,33 @@ class Machine:
             shutil.copytree(self.layers / made, self.root / made)
             return
         more = self.for_installs if re.search(r"pip .*install", rest) else {}
+        if more and self.there:
+            link(self.there, self.site)
         shell = ["/bin/sh", "-c", self.moved(rest)]
         run(command(rest) or shell, {**self.arguments, **self.environment, **self.extra, **more}, self.folder)
         if made:
             shutil.copytree(self.root / made, self.layers / made)
         if more and self.linked is not None:
             self.install_links(self.linked)
-        for site in self.root.glob("opt/venv/lib/python*/site-packages") if more and self.borrowed else ():
-            (site / "borrowed.pth").write_text("\n".join(self.borrowed))
+        if more and self.borrowed:
+            (self.site / "borrowed.pth").write_text("\n".join(self.borrowed))
             for libraries in {Path(folder, "nvidia").resolve() for folder in self.borrowed}:
                 if libraries.is_dir():  # they are looked for in this folder only
-                    (site / "nvidia").symlink_to(libraries)
+                    (self.site / "nvidia").symlink_to(libraries)
+
+    @property
+    def site(self) -> Path:
+        """Where packages lie that are installed in the image."""
+        version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
+        return self.root / "opt" / "venv" / "lib" / version / "site-packages"
 
     def install_links(self, report: Path) -> None:
         """What pip would install: gradtape from its wheel, other packages as links to those of this environment."""
         venv = self.root / "opt" / "venv"
         wheels = self.root.glob("wheels/*.whl")
         run([*PIP, "--python", venv, "install", "--no-deps", *wheels], {**self.environment, **self.extra}, self.folder)
-        (site,) = venv.glob("lib/python*/site-packages")
         names = {p["metadata"]["name"] for p in json.loads(report.read_text(encoding="utf-8"))["install"]}
-        for name in sorted(names - {"gradtape"}):
-            found = metadata.distribution(name)
-            for top in {f.parts[0] for f in found.files or ()} - {"..", "__pycache__"}:
-                (site / top).symlink_to(Path(str(found.locate_file(top))).resolve())
+        link(sorted(names - {"gradtape"}), self.site)
 
     def do_user(self, rest: str) -> None:
         """From here on the home is the user's; commands run as who runs the tests, as only root may change that."""
@@ -234,6 +250,15 @@ INSTRUCTIONS = {
     "USER": Machine.do_user,
     "WORKDIR": Machine.do_workdir,
 }
+
+
+def link(names: Sequence[str], site: Path) -> None:
+    """Put packages of this environment into another one, as links."""
+    site.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        found = metadata.distribution(name)
+        for top in {f.parts[0] for f in found.files or ()} - {"..", "__pycache__"}:
+            (site / top).symlink_to(Path(str(found.locate_file(top))).resolve())
 
 
 def run(words: Sequence[str | Path], environment: Mapping[str, str], folder: Path, status: int = 0) -> str:

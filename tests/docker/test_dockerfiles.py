@@ -7,9 +7,12 @@ import re
 import subprocess
 import sys
 import sysconfig
+from importlib import metadata
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from tests.docker.dockerfile import Failed, Machine, command, instructions, run
 
@@ -19,7 +22,7 @@ DOCKERFILES = sorted(FOLDER.glob("Dockerfile.*"))
 SCRIPTS = Path(sysconfig.get_path("scripts"))
 
 # pip's own cache and no bytecode: what is tested stays the same, and takes half the time.
-FAST = {"PIP_NO_CACHE_DIR": "0", "PIP_NO_COMPILE": "1"}
+FAST = {"PIP_NO_CACHE_DIR": "0", "PIP_NO_COMPILE": "1", "PIP_PROGRESS_BAR": "off"}
 
 
 def text(name: str) -> str:
@@ -86,30 +89,34 @@ def test_what_is_copied_is_sent_and_no_more() -> None:
 # ------------------------------------------------------------------ built
 
 
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory: pytest.TempPathFactory) -> Machine:
+    """One for all images, so that what is made once is made once for all."""
+    return Machine(tmp_path_factory.mktemp("machine"), ROOT)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(500)
-def test_the_image_of_the_cpu(tmp_path: Path) -> None:
+def test_the_image_of_the_cpu(machine: Machine, tmp_path: Path) -> None:
     """All steps; then what the container does, with what pip would install and nothing else, which is linked from the
     tests' own environment where it has it."""
-    image = Machine(tmp_path, ROOT)
     report = tmp_path / "installed.json"
     dry = {"PIP_DRY_RUN": "1", "PIP_REPORT": str(report)}
-    image.perform(text("Dockerfile.cpu"), extra=FAST, for_installs=dry, linked=report)
-    check_what_it_holds(image)
-    check_what_it_does(image)
-    check_a_home_that_cannot_be_written_to(image)
-    check_slips(image)
+    machine.perform(text("Dockerfile.cpu"), extra=FAST, for_installs=dry, linked=report)
+    check_what_it_holds(machine)
+    check_what_it_does(machine)
+    check_a_home_that_cannot_be_written_to(machine)
+    check_slips(machine)
 
 
 def check_what_it_holds(image: Machine) -> None:
     assert sorted(p.name for p in image.root.iterdir()) == ["gradtape", "opt"]
     assert sorted(p.name for p in (image.root / "opt").iterdir()) == ["gradtape", "venv"]
     assert sorted(p.name for p in (image.root / "opt" / "gradtape").iterdir()) == ["benchmarks", "docker", "examples"]
-    site = next((image.root / "opt" / "venv").glob("lib/python*/site-packages"))
-    installed = {p.name.split("-")[0].lower() for p in site.glob("*.dist-info")}
+    installed = {p.name.split("-")[0].lower() for p in image.site.glob("*.dist-info")}
     assert {"gradtape", "numpy", "numba", "mlxtend"} <= installed
     assert not installed & {"pytest", "hypothesis", "mypy", "ruff", "torch", "tensorflow", "jax", "cupy_cuda13x"}
-    assert not (site / "tests").exists() and not list(image.nobody.glob("*.whl"))
+    assert not (image.site / "tests").exists() and not list(image.nobody.glob("*.whl"))
 
 
 def check_what_it_does(image: Machine) -> None:
@@ -159,20 +166,34 @@ def needs_an_index() -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(400)
-def test_the_images_with_cuda(tmp_path: Path) -> None:
-    """All steps, for both versions of CUDA; what pip would install is resolved and not downloaded, and gradtape is put
-    there from the checkout."""
+def test_the_images_with_cuda(machine: Machine, tmp_path: Path) -> None:
+    """All steps, for both versions of CUDA; what pip would install beside what the CPU's image has too is resolved and
+    not installed, and gradtape is put there from the checkout."""
     pytest.importorskip("cuda.bindings.nvrtc", reason="NVIDIA's compiler is not installed: the extra `nvrtc` or `dev`")
     needs_an_index()
-    machine = Machine(tmp_path, ROOT)
     for extra in ("cu13", "cu12"):
         check_cuda(machine, extra, tmp_path / f"{extra}.json")
+
+
+def dependencies(*names: str) -> list[str]:
+    """All that packages need beside themselves, by what is installed here."""
+    found: set[str] = set()
+    wanted = set(names)
+    while wanted:
+        found |= wanted
+        needs = [Requirement(r) for name in wanted for r in metadata.requires(name) or ()]
+        always = [r for r in needs if r.marker is None or r.marker.evaluate({"extra": ""})]
+        wanted = {canonicalize_name(r.name) for r in always} - found
+    return sorted(found - set(names))
 
 
 def check_cuda(machine: Machine, extra: str, report: Path) -> None:
     dry = {"PIP_DRY_RUN": "1", "PIP_REPORT": str(report)}
     borrowed = (ROOT, sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))
-    machine.perform(text("Dockerfile.cuda"), {"CUDA": extra, "ARCHITECTURES": "90"}, FAST, dry, borrowed)
+    few = text("Dockerfile.cuda").replace("--steps 1", "--steps 1 --limit 30")  # digits: shown as well, and sooner
+    assert "--limit 30" in few
+    chosen = {"CUDA": extra, "ARCHITECTURES": "90"}
+    machine.perform(few, chosen, FAST, dry, borrowed, there=dependencies("gradtape", "mlxtend"))
     found = {p["metadata"]["name"].lower().replace("_", "-") for p in json.loads(report.read_text())["install"]}
     major = extra.removeprefix("cu")
     assert {"gradtape", f"cupy-cuda{major}x", "cuda-core", "cuda-bindings", "cuda-pathfinder", "mlxtend"} <= found
