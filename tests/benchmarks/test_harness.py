@@ -142,7 +142,15 @@ def test_waiting_for_files_may_be_allowed() -> None:
         assert len(measured.tracks[0].slices) - len(measured.quiet(measured.tracks[0])) == dropped
 
 
-def test_the_collector_is_back_to_normal_after_a_failure() -> None:
+@pytest.mark.parametrize("held, wanted", [(0, ["collect", "freeze", "call", "unfreeze"]), (7, ["collect", "call"])])
+def test_the_collector_is_as_before_after_a_failure(
+    held: int, wanted: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is frozen for as long as is measured; what somebody else has frozen stays so."""
+    log: list[str] = []
+    for name in ("collect", "freeze", "unfreeze"):
+        monkeypatch.setattr(gc, name, lambda name=name: log.append(name))
+    monkeypatch.setattr(gc, "get_freeze_count", lambda: held)
     clock = FakeClock()
     calls = 0
 
@@ -151,12 +159,13 @@ def test_the_collector_is_back_to_normal_after_a_failure() -> None:
         calls += 1
         clock.spend(1.0)
         if calls > TRIALS:
+            log.append("call")
             raise ZeroDivisionError
         return [1.0]
 
     with pytest.raises(ZeroDivisionError):
         measure([Program("a", call)], clock, Pace(1.0, 1, 1))
-    assert gc.get_freeze_count() == 0
+    assert log == wanted
 
 
 @pytest.mark.parametrize("enough, most", [(0, 5), (6, 5)])

@@ -36,16 +36,25 @@ def test_nothing_is_shown_unless_it_is_asked_for(tmp_path: Path) -> None:
     assert shown("", tmp_path) == []
 
 
-def test_graphs_as_they_were_made(tmp_path: Path) -> None:
-    (graph,) = shown("graph", tmp_path)
+@pytest.fixture(scope="module")
+def everything(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+    """The parts that a process prints that is asked for all, by their words."""
+    parts = shown(",".join(WORDS), tmp_path_factory.mktemp("cache"))
+    found = {word: [p for p in parts if p.startswith(f"{word}: ")] for word in WORDS}
+    assert sum(map(len, found.values())) == len(parts)
+    return found
+
+
+def test_graphs_as_they_were_made(everything: dict[str, list[str]]) -> None:
+    (graph,) = everything["graph"]
     assert graph.startswith("graph: ")
     assert "x0 = input float32(3, 4)" in graph
     assert "contract(" in graph
     assert "float32(3, 2)" in graph
 
 
-def test_passes_by_name_and_what_they_changed(tmp_path: Path) -> None:
-    parts = shown("passes", tmp_path)
+def test_passes_by_name_and_what_they_changed(everything: dict[str, list[str]]) -> None:
+    parts = everything["passes"]
     titles = [p.splitlines()[0].removeprefix("passes: ") for p in parts]
     assert titles[0] == "drop reductions of one element"
     assert titles[-1] == "fuse"
@@ -54,16 +63,16 @@ def test_passes_by_name_and_what_they_changed(tmp_path: Path) -> None:
     assert "sin, add, sum>" in parts[-1]
 
 
-def test_plans_as_the_function_that_runs(tmp_path: Path) -> None:
-    (plan,) = shown("plan", tmp_path)
+def test_plans_as_the_function_that_runs(everything: dict[str, list[str]]) -> None:
+    (plan,) = everything["plan"]
     lines = plan.splitlines()
     assert lines[1].startswith(f"# {3 * 4 * 2} multiply-adds in products")
     assert lines[2].startswith("def program(")
     compile("\n".join(lines[1:]), "plan", "exec")
 
 
-def test_kernels_as_their_text(tmp_path: Path) -> None:
-    (kernel,) = shown("kernels", tmp_path)
+def test_kernels_as_their_text(everything: dict[str, list[str]]) -> None:
+    (kernel,) = everything["kernels"]
     assert "def kernel_" in kernel
     assert "sin(" in kernel
 
@@ -88,9 +97,10 @@ assert op(tf.ones([5])).numpy().tolist() == op(tf.ones([5])).numpy().tolist() ==
     assert titles[-1] == "thrice, on GPU:0" and "y[threadIdx.x] = 3 * x[threadIdx.x]" in kernels[-1]
 
 
-def test_several_words(tmp_path: Path) -> None:
-    kinds = {part.split(":")[0] for part in shown(" graph, kernels", tmp_path)}
-    assert kinds == {"graph", "kernels"}
+@pytest.mark.parametrize("words", [" graph, kernels", "plan,passes"])
+def test_words_that_are_asked_for_and_no_others(words: str, tmp_path: Path) -> None:
+    kinds = {part.split(":")[0] for part in shown(words, tmp_path)}
+    assert kinds == set(words_of(words))
 
 
 def test_words_that_there_are() -> None:
