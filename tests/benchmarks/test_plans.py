@@ -1,4 +1,4 @@
-"""What measures whole programs, at their smallest: warming up, first calls, peaks, counted products, the picture."""
+"""What measures whole programs, at their smallest: warming up, peaks, counted products, the picture."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import peaks, plan_training, plans, products, ratios, starts
+from benchmarks import peaks, plan_training, plans, products, ratios
 from benchmarks.catalogue import ALL
 from benchmarks.harness import OURS, Program
 from benchmarks.warming import until_ready, warm
@@ -56,15 +56,6 @@ def test_our_own_variants_can_be_targets() -> None:
     assert target.text("ms") == "eager ≤ 1.3 × function"
     variants = {p.variant for p in ALL["train_mlp_adam"].programs[OURS](QUICK)}  # type: ignore[union-attr]
     assert {target.variant, target.against} <= variants
-
-
-def test_first_calls_and_what_comes_after_them() -> None:
-    (figure,) = starts.first_calls(["overhead_100"]).figures(QUICK)
-    assert figure.value > 0
-    assert "all kernels there after" in figure.note
-    (second,) = starts.second_starts(["overhead_100"]).figures(QUICK)
-    assert second.limit == starts.SECOND_START
-    assert "without compiling" in second.note
 
 
 def test_peaks_hold_the_results() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import os
@@ -11,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import caches, imports, machine, peers, products
+from benchmarks import caches, imports, machine, peers, products, starts
 from benchmarks.catalogue import ALL
 from benchmarks.harness import OURS, check
-from benchmarks.workload import Count, Race, Setting
+from benchmarks.workload import Count, Figure, Race, Setting
 
 ROOT = Path(__file__).parents[2]
 QUICK = Setting(threads=1, quick=True)
@@ -41,14 +42,29 @@ def test_races_have_our_program_and_known_peers(name: str) -> None:
     assert race.targets
 
 
+@functools.cache
+def counted(name: str) -> list[Figure]:
+    """What is counted, once for all tests."""
+    return COUNTS[name].figures(QUICK)
+
+
 @pytest.mark.parametrize("name", COUNTS)
 def test_figures_are_counted(name: str) -> None:
     if name == products.COUNT.name and products.compiler() is None:
         pytest.skip("products are counted with a C compiler")
-    figures = COUNTS[name].figures(QUICK)
+    figures = counted(name)
     assert figures
     assert all(math.isfinite(f.value) for f in figures)
     assert len({f.name for f in figures}) == len(figures)
+
+
+def test_first_calls_and_what_comes_after_them() -> None:
+    (figure,) = counted("first_calls")
+    assert figure.value > 0
+    assert "all kernels there after" in figure.note
+    (second,) = counted("second_starts")
+    assert second.limit == starts.SECOND_START
+    assert "without compiling" in second.note
 
 
 @pytest.mark.parametrize("scene", caches.SCENES)
