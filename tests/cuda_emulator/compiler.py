@@ -44,6 +44,12 @@ KERNEL_OPTIONS = (
     # Other threads write shared memory while a barrier waits: nothing may be concluded from what a call cannot reach.
     *("-fno-ipa-reference", "-fno-ipa-pure-const", "-fno-ipa-modref"),
     *("-ffp-contract=off", "-fno-math-errno", "-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics"),
+    # After the calls for loads and stores are in the code, which settles their number and lines, g++ does only little:
+    # more of it takes longer than it saves in kernels that run a few times.
+    *("-fno-tree-loop-optimize", "-fno-tree-slsr", "-fno-split-wide-types", "-fno-forward-propagate"),
+    *("-fno-if-conversion", "-fno-if-conversion2", "-fno-move-loop-invariants", "-fno-dse", "-fno-dce"),
+    *("-fira-algorithm=priority", "-fira-region=one", "--param=max-combine-insns=2", "-fno-cprop-registers"),
+    *("-fno-compare-elim", "-fno-combine-stack-adjustments", "-fno-shrink-wrap", "-fno-peephole"),
 )
 BRIEF = "-fsanitize-undefined-trap-on-error"  # which undefined behaviour it was is not told; a quarter is saved
 
