@@ -26,6 +26,7 @@ ROWS = 64  # of a loop's stacks, to begin with
 KEPT = 1 << 20  # bytes of workspaces that are kept from call to call
 MOST = 1 << 27  # bytes of workspaces
 MANY = 1500  # nodes whose program is laid out in about the time in which it runs sixty times
+RUNS = 16  # of a program of more nodes before it is laid out: that work competes with the calls for Python's lock
 
 
 class Holder(Protocol):
@@ -64,7 +65,7 @@ class SmallProgram:
         self.holder, self.first, self.rest, self.pack = holder, first, rest, pack
         self.made: tuple[Callable[[], Run], Run] | None = None  # what runs op by op, and which of both made it
         self.estimate = estimate
-        self.size = max(1.0, len(holder.graph.nodes) / MANY)
+        self.large = len(holder.graph.nodes) > MANY
         self.spent = 0.0
         self.begun = False
         self.waits = True  # for the function: it may come
@@ -92,7 +93,7 @@ class SmallProgram:
         that."""
         now = POLICY.compile == "now"
         self.spent += self.estimate
-        if not self.begun and (now or self.spent > PATIENCE * self.size):
+        if not self.begun and (now or self.spent > (RUNS * self.estimate if self.large else PATIENCE)):
             self.begun = True
             if now:
                 self._ask()
@@ -129,7 +130,7 @@ class SmallProgram:
             return
         bind, memory = ticket.wait().bind, Memory(packed)
         self.asked = None
-        if self.size > 1:
+        if self.large:
             del asked, packed
             self._let_go()
         self.native, self.waits, self.made = with_function(memory, bind, tail), False, None

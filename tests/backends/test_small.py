@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import gradtape as tf
+from gradtape.backends import small as backends
 from gradtape.backends.clusters import POLICY, FusedKernel
 from gradtape.backends.cpu import lower
 from gradtape.backends.program import compile_graph
@@ -206,3 +207,21 @@ def test_no_step_of_what_ran_op_by_op_stays() -> None:
     POLICY.compile = "now"
     one(*arrays)
     assert one.native is not None and len(kernels()) == len(before)
+
+
+@pytest.mark.parametrize("most, runs", [(1500, 3), (5, backends.RUNS + 1)])
+def test_large_programs_run_for_longer_before_they_are_laid_out(
+    most: int, runs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[Any] = []
+    monkeypatch.setattr(backends, "MANY", most)
+    monkeypatch.setattr(backends.COMPILER, "submit", begun.append)
+    POLICY.compile = "background"
+    graph = tf.function(steps).get_concrete_function(tf.zeros([3], tf.float64)).graph
+    arrays, program = arrays_of(graph), lambda *arrays: arrays
+    one = SmallProgram(Held(graph), lambda: program, lambda: program, backends.PATIENCE / 2, small.packed)
+    counts = []
+    for _ in range(runs + 1):
+        one(*arrays)
+        counts.append(len(begun))
+    assert counts == [0] * (runs - 1) + [1, 1]
