@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness import OURS
+from benchmarks.harness import OURS, by_speed
 
 Data = dict[str, Any]
 
@@ -103,7 +103,7 @@ def _cell(entries: Sequence[Data]) -> str:
     """A peer's fastest variant, or why there is none."""
     ran = [e for e in entries if e["state"] == "ran" and e.get("median") is not None]
     if ran:
-        best = min(ran, key=lambda e: e["median"])
+        best = min(ran, key=lambda e: by_speed(e["median"], e["quiet"], e["dropped"]))
         name = f" ({best['variant']})" if len(entries) > 1 else ""
         return f"{number(best['minimum'])} / {number(best['median'])}{name}"
     for state in ("refused", "failed", "missing"):

@@ -21,6 +21,7 @@ from benchmarks.harness import (
     SeveralCores,
     Track,
     WrongResultError,
+    by_speed,
     check,
     measure,
     ratios,
@@ -138,7 +139,7 @@ def _checked(
 def _fill(found: dict[str, Any], workload: Race, measured: Measurement, entries: Sequence[dict[str, Any]]) -> None:
     """Times, dropped slices and ratios."""
     baseline = next((t for t in measured.tracks if t.program.peer == workload.baseline), None)
-    fastest: dict[str, tuple[float, Track]] = {}  # by peer, of its variants
+    fastest: dict[str, tuple[tuple[bool, float], Track]] = {}  # by peer, of its variants
     for entry, track in zip(entries, measured.tracks):
         entry["repeats"] = track.repeats
         quiet = measured.quiet(track)
@@ -148,8 +149,9 @@ def _fill(found: dict[str, Any], workload: Race, measured: Measurement, entries:
         entry["minimum"] = short and short.minimum * workload.scale
         entry["median"] = short and short.median * workload.scale
         if short and track is not baseline:
-            peer = track.program.peer
-            fastest[peer] = min(fastest.get(peer, (float("inf"), track)), (short.median, track), key=lambda x: x[0])
+            peer, speed = track.program.peer, by_speed(short.median, short.quiet, short.dropped)
+            if peer not in fastest or speed < fastest[peer][0]:
+                fastest[peer] = speed, track
     if OURS not in fastest:
         return
     found["own"] = _between(measured, [t for t in measured.tracks if t.program.peer == OURS], baseline)
@@ -180,7 +182,7 @@ def _judged(target: Target, found: dict[str, Any]) -> dict[str, Any]:
         reached = found["own"].get(f"{target.variant} / {target.against}")
     elif target.of == "time":
         own = [e for e in found["programs"] if e["peer"] == OURS and e.get("median") is not None]
-        reached = min(own, key=lambda e: e["median"], default=None)
+        reached = min(own, key=lambda e: by_speed(e["median"], e["quiet"], e["dropped"]), default=None)
     else:
         reached = found["ratios"].get(found["best"] if target.against == BEST else target.against)
     values = (reached["minimum"], reached["median"]) if reached else (None, None)

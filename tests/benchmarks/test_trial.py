@@ -17,7 +17,10 @@ PACE = Pace(1.0, 3, 5)
 
 
 def contest(
-    programs: Callable[[Costs], dict[str, Sequence[Program] | Exception]], *targets: Target, **options: Any
+    programs: Callable[[Costs], dict[str, Sequence[Program] | Exception]],
+    *targets: Target,
+    pace: Pace = PACE,
+    **options: Any,
 ) -> tuple[dict[str, Any], Costs]:
     """The result of a race of fake programs whose right result is 1."""
     clock = FakeClock()
@@ -33,7 +36,7 @@ def contest(
 
     builders = {peer: builder(made) for peer, made in programs(costs).items()}
     declared = Race("fake", "a fake", builders, lambda setting: [[1.0]], 1e-6, targets=targets, **options)
-    return race(declared, Setting(), clock, PACE), costs
+    return race(declared, Setting(), clock, pace), costs
 
 
 def entry(found: dict[str, Any], peer: str, variant: str = "") -> dict[str, Any]:
@@ -69,6 +72,28 @@ def test_the_fastest_variant_of_each_peer_counts() -> None:
         ("≤ 3000 ms", "yes"),
         ("≤ 1 × tensorflow", "unknown"),
     ]
+
+
+def test_a_variant_of_which_few_slices_were_quiet_is_not_the_fastest() -> None:
+    """It is if no other one has more."""
+
+    def disturbed(c: Costs) -> Program:
+        """Slices have two calls, of which the second is timed: one in five is quiet."""
+        return c.program("gradtape", 1.0, "eager", foreign=lambda n: 0.5 * (n // 2 % 5 != 0))
+
+    for others, best in (([("function", 2.0)], "function"), ([], "eager")):
+        found, _ = contest(
+            lambda c, others=others: {
+                "gradtape": [disturbed(c), *(c.program("gradtape", cost, name) for name, cost in others)],
+                "torch": [c.program("torch", 4.0)],
+            },
+            Target(1500.0),
+            pace=Pace(1.0, 10, 10),
+        )
+        assert entry(found, "gradtape", "eager")["quiet"] == 2
+        shown = 2000.0 if others else 1000.0
+        assert found["targets"][0]["median"] == pytest.approx(shown), best
+        assert found["ratios"]["torch"]["median"] == pytest.approx(shown / 4000)
 
 
 def test_a_target_between_minimum_and_median_is_at_the_edge() -> None:
