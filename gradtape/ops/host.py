@@ -18,7 +18,8 @@ class Host(Op):
     """A function of arrays to a tuple of arrays (to one where there is one result), which runs each time.
 
     Parameters: `function`, `results` (their avals), `rule` (None: no gradient flows), `ordered` (it has effects: its
-    first operand, which it gives back as its first result, comes from the effect before)."""
+    first operand, which it gives back as its first result, comes from the effect before), `ours` (the function is no
+    user's: it waits for nobody)."""
 
     kind = "host"
 
@@ -69,7 +70,12 @@ class EachRow:
 
 
 def host_step(
-    function: Callable[..., Any], results: Sequence[Aval], rule: Rule | None = None, ordered: bool = False
+    function: Callable[..., Any],
+    results: Sequence[Aval],
+    rule: Rule | None = None,
+    ordered: bool = False,
+    ours: bool = False,
 ) -> Step:
     """A step that calls a function; make it once per function, since structural keys compare steps by identity."""
-    return Step(HOST, {"function": function, "results": tuple(results), "rule": rule, "ordered": ordered})
+    params = {"function": function, "results": tuple(results), "rule": rule, "ordered": ordered, "ours": ours}
+    return Step(HOST, params)

@@ -29,7 +29,7 @@ from gradtape.runtime.variable import Variable
 from gradtape.tracing.branching import Packed
 from gradtape.tracing.replaying import Capturing, Replays
 from gradtape.tracing.signatures import TensorSpec
-from gradtape.transforms.remember import runs_once
+from gradtape.transforms.remember import may_wait
 from gradtape.transforms.simplify import rebuild_from
 
 TRACING = threading.RLock()  # one thread traces at a time: a function that traces another one waits for no third
@@ -157,12 +157,12 @@ class Trace:
     @functools.cached_property
     def _over(self) -> tuple[Callable[..., Any] | None, list[int]]:
         """What runs the graph with new values of variables in their arrays, or None where that does not pay; and the
-        numbers of these variables. Python that is called may wait for a thread that reads one, so that all values have
-        to be there."""
+        numbers of these variables. A user's Python that is called may wait for a thread that reads one, so that all
+        values have to be there."""
         place = {id(v): k for k, v in enumerate(self.variables, self.tensors)}
         first = len(self.compiled.avals) - len(self.assigned)
         pairs = {first + j: place[id(v)] for j, v in enumerate(self.assigned) if isinstance(v, Variable)}
-        if any(runs_once(n) for n in self.compiled.runs.nodes):
+        if any(may_wait(n) for n in self.compiled.runs.nodes):
             pairs = {}
         kernel, inputs = self.compiled.over(pairs)
         return kernel, [j for j, v in enumerate(self.assigned) if place.get(id(v)) in inputs]

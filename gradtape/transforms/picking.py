@@ -61,7 +61,7 @@ def _checked(at: Value, size: int) -> Value:
 
 @functools.lru_cache(4096)
 def _check(of: Aval, size: int) -> Step:
-    return host_step(lambda at: checked(np.asarray(at), size), [of])
+    return host_step(lambda at: checked(np.asarray(at), size), [of], ours=True)
 
 
 def _is_scalar_work(node: Node) -> bool:

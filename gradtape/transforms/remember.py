@@ -58,3 +58,11 @@ def runs_once(node: Node) -> bool:
     if isinstance(op, Region):
         return any(runs_once(n) for g in op.graphs(node.step) for n in g.nodes)
     return isinstance(op, Host | Effectful)
+
+
+def may_wait(node: Node) -> bool:
+    """Whether a step, or one inside of it, calls a user's Python, which may wait for another thread."""
+    op = node.step.op
+    if isinstance(op, Region):
+        return any(may_wait(n) for g in op.graphs(node.step) for n in g.nodes)
+    return isinstance(op, Effectful) or (isinstance(op, Host) and not node.step.params["ours"])

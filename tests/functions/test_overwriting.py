@@ -163,3 +163,37 @@ def test_an_eager_update_writes_over_what_a_call_has_made() -> None:
     place = address(v)
     v.assign_add(np.ones((600, 600), np.float32))
     assert (address(v), float(v[0, 0]), float(held[0, 0])) == (place, 3.0, 1.0)
+
+
+LABELS = tf.constant(RNG.integers(0, 10, 300).astype(np.int32))
+
+
+def labelled(x: Any, labels: Any) -> Any:
+    """Labels are looked at by the host, before any of them picks an element."""
+    return tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=x)
+
+
+def called(x: Any, labels: Any) -> Any:
+    return tf.numpy_function(lambda a: a[:, 0], [x], tf.float32)
+
+
+@pytest.mark.host("updates in place")
+@pytest.mark.parametrize("loss, in_place", [(labelled, True), (called, False)])
+def test_a_users_python_alone_keeps_old_values_until_all_new_ones_are_there(loss: Any, in_place: bool) -> None:
+    """It may wait for a thread that reads one of them."""
+    v, x = tf.Variable(numbers()), tf.constant(numbers()[:, :10])
+
+    @tf.function
+    def step(labels: Any) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            found = tf.reduce_mean(loss(tf.exp(x), labels))
+        v.assign(0.5 * v + found)
+        return found, tape.gradient(found, x)
+
+    step(LABELS)
+    place, before = address(v), v.numpy().copy()
+    found, _ = step(LABELS)
+    assert (address(v) == place) == in_place
+    np.testing.assert_allclose(v.numpy(), 0.5 * before + found.numpy(), rtol=1e-5)
+    assert "host" in [n.step.name for n in step.get_concrete_function(LABELS).trace.compiled.runs.nodes]
