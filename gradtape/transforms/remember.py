@@ -5,7 +5,7 @@ the operands, the results and what is."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from gradtape.ir.graph import Graph, Node, Value, order
 from gradtape.ops.call import Effectful
@@ -54,15 +54,20 @@ def again(residuals: Sequence[Value], there: Sequence[Value]) -> float:
 
 def runs_once(node: Node) -> bool:
     """Whether a step, or one inside of it, calls Python or has an effect: it is not to run a second time."""
-    op = node.step.op
-    if isinstance(op, Region):
-        return any(runs_once(n) for g in op.graphs(node.step) for n in g.nodes)
-    return isinstance(op, Host | Effectful)
+    return any(isinstance(n.step.op, Host | Effectful) for n in _steps(node))
 
 
 def may_wait(node: Node) -> bool:
     """Whether a step, or one inside of it, calls a user's Python, which may wait for another thread."""
+    return any(runs_once(n) and not n.step.params.get("ours") for n in _steps(node))
+
+
+def _steps(node: Node) -> Iterator[Node]:
+    """A step itself, or those that are inside of it."""
     op = node.step.op
     if isinstance(op, Region):
-        return any(may_wait(n) for g in op.graphs(node.step) for n in g.nodes)
-    return isinstance(op, Effectful) or (isinstance(op, Host) and not node.step.params["ours"])
+        for graph in op.graphs(node.step):
+            for n in graph.nodes:
+                yield from _steps(n)
+    else:
+        yield node

@@ -293,10 +293,17 @@ class Program:
         found = []
         for text, grid, block, shared, arguments in self.launches:
             function = self.cuda.function(text)
-            if shared > OPT_IN:  # never less than another program of the same kernel asked for
-                function.max_dynamic_shared_size_bytes = max(shared, function.max_dynamic_shared_size_bytes)
+            allow(function, shared)
             found.append((function, grid, block, shared, arguments))
         return found
+
+
+def allow(function: Any, shared: int, declared: int = 0) -> None:
+    """Let a kernel have so many bytes of dynamic shared memory beside those that it declares, and never less than
+    another program of the same kernel asked for."""
+    if shared + declared > OPT_IN:
+        most = max(shared, OPT_IN + 1, function.max_dynamic_shared_size_bytes)
+        function.max_dynamic_shared_size_bytes = most
 
 
 MADE = (Slot, Rows)  # arguments that are others in each launch

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from gradtape.backends.cuda.device import OPT_IN, Cuda, number
+from gradtape.backends.cuda.device import Cuda, allow, number
 from gradtape.ir.aval import aval_of
 from gradtape.ir.bounded import Bounded
 from gradtape.ir.dtypes import DType
@@ -80,9 +80,8 @@ def _of_text(cuda: Cuda, op: KernelStep, layout: Layout, static: Mapping[str, An
             arguments.append((p.kind, places[p.kind]))
             places[p.kind] += 1
     function = _loaded(cuda, op, source, layout.letters)
-    if shared and shared + function.shared_size_bytes > OPT_IN:  # with what the text itself declares
-        most = max(shared, OPT_IN + 1, function.max_dynamic_shared_size_bytes)  # never less than other shapes asked for
-        function.max_dynamic_shared_size_bytes = most
+    if shared:
+        allow(function, shared, function.shared_size_bytes)
 
     def launch(operands: Sequence[Any], results: Sequence[Any]) -> None:
         arrays = {"operand": operands, "result": results}
