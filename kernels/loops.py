@@ -34,35 +34,38 @@ class Loop:
 
     def __init__(self, function: Callable[..., None], arguments: str) -> None:
         self.function, self.arguments = function, arguments
-        self.compiled: dict[Any, Entry] = {}
-        self.begun: set[Any] = set()
+        self.compiled: dict[tuple[Any, bool], Entry] = {}
+        self.begun: set[tuple[Any, bool]] = set()
         self.lock = threading.Lock()
 
-    def soon(self, dtype: Any) -> Entry | None:
+    def soon(self, dtype: Any, streamed: bool = False) -> Entry | None:
         """The compiled loop if it is there already; else another thread begins to compile it. Where results must be the
         same in every run, it is waited for."""
         if DETERMINISM.required:
-            return self.of(dtype)
-        found = self.compiled.get(dtype)
-        if found is None and dtype not in self.begun:
-            self.begun.add(dtype)
-            in_background(lambda: self.of(dtype))
+            return self.of(dtype, streamed)
+        key = dtype, streamed
+        found = self.compiled.get(key)
+        if found is None and key not in self.begun:
+            self.begun.add(key)
+            in_background(lambda: self.of(dtype, streamed))
         return found
 
-    def of(self, dtype: Any) -> Entry:
-        """The compiled loop for elements of a NumPy dtype."""
-        found = self.compiled.get(dtype)
+    def of(self, dtype: Any, streamed: bool = False) -> Entry:
+        """The compiled loop for elements of a NumPy dtype; `streamed`: its stores go past the cache, which wants each
+        innermost loop to begin to write where a line begins."""
+        key = dtype, streamed
+        found = self.compiled.get(key)
         if found is None:
             with self.lock:
-                found = self.compiled.get(dtype) or self.compiled.setdefault(dtype, self._compile(dtype))
+                found = self.compiled.get(key) or self.compiled.setdefault(key, self._compile(dtype, streamed))
         return found
 
-    def _compile(self, dtype: Any) -> Entry:
+    def _compile(self, dtype: Any, streamed: bool) -> Entry:
         function = self.function
         parameters = [_parameter(word, dtype) for word in self.arguments.split()]
         where = f"{function.__qualname__}\n{Path(function.__code__.co_filename).read_text(encoding='utf-8')}"
-        name = f"loop{function.__name__}_{key_of(where, parameters, OPTIONS)}"
-        request = LoopRequest(name, function.__module__, function.__qualname__, parameters, OPTIONS)
+        name = f"loop{function.__name__}_{key_of(where, parameters, OPTIONS | {'streamed': streamed})}"
+        request = LoopRequest(name, function.__module__, function.__qualname__, parameters, streamed, OPTIONS)
         made_by = WORKSHOP.object_code if request.finds(self) else lambda r: r.here(self)
         entry, _ = entry_of(name, parameters, lambda: made_by(request))
         return entry

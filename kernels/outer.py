@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 
 from gradtape.kernels.loops import loop, share
+from gradtape.kernels.memory import LINE
+from gradtape.kernels.streaming import LARGE
 
 PAYS = 1 << 20  # elements of a result from which a loop of its own pays
 DTYPES = (np.dtype(np.float32), np.dtype(np.float64))
@@ -35,10 +37,11 @@ def outer(out: Any, a: Any, b: Any) -> bool:
     sizes = _grouped(out.shape, a.shape, b.shape)
     if sizes is None:
         return False
-    run = _outer.soon(out.dtype)
+    batch, rows, lines, width = sizes
+    streamed = out.nbytes >= LARGE and out.ctypes.data % LINE == 0 and width * out.itemsize % LINE == 0
+    run = _outer.soon(out.dtype, streamed)
     if run is None:
         return False
-    batch, rows, lines, width = sizes
     wide = out.reshape(batch, rows, lines, width)
     first = np.ascontiguousarray(a).reshape(batch, rows, width)
     second = np.ascontiguousarray(b).reshape(batch, lines)

@@ -63,6 +63,7 @@ class LoopRequest:
     module: str
     place: str
     parameters: Sequence[Parameter]
+    streamed: bool
     options: Mapping[str, Any]
 
     def object_code(self) -> ObjectCode:
@@ -70,7 +71,7 @@ class LoopRequest:
 
     def here(self, loop: Any) -> ObjectCode:
         """Compile a loop that only this process has."""
-        return object_code(loop.function, self.name, self.parameters, None, self.options)
+        return object_code(loop.function, self.name, self.parameters, None, self.options, self.streamed)
 
     def finds(self, loop: Any) -> bool:
         """Whether another process would find this very loop."""

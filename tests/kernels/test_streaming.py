@@ -15,7 +15,8 @@ from gradtape.ir.aval import aval
 from gradtape.ir.dtypes import DType, float16, float32, float64, int32
 from gradtape.ir.graph import Graph, Value
 from gradtape.ir.index import Index
-from gradtape.kernels import loops, memory, streaming
+from gradtape.kernels import loops, memory, outer, streaming
+from gradtape.kernels.arguments import INTEGER, Array
 from gradtape.kernels.compiled import OPTIONS
 from gradtape.kernels.memory import LINE, POOL
 from gradtape.kernels.objects import optimized
@@ -91,6 +92,43 @@ def test_vectors_go_past_the_cache_from_their_own_beginnings_on() -> None:
     assert stores and "nontemporal" not in before
     assert all(int(align) == min(LINE, 4 * int(count)) for count, align in stores)
     assert after.count("!nontemporal") == len(stores)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("lines", [1, 2, 3, 4, 5, 8, 9, 17, 33])
+def test_outer_products_of_whole_lines_go_past_the_cache(
+    lines: int, dtype: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Innermost loops of any number of lines, of which vectors may be several or the compiler's remainder."""
+    used: list[bool] = []
+
+    def soon(dtype: Any, streamed: bool) -> Any:
+        used.append(streamed)
+        return outer._outer.of(dtype, streamed)
+
+    monkeypatch.setattr(outer._outer, "soon", soon)
+    monkeypatch.setattr(outer, "PAYS", 1)
+    monkeypatch.setattr(outer, "LARGE", 1)
+    rng = np.random.default_rng(lines)
+    width = lines * LINE // np.dtype(dtype).itemsize
+    a, b = rng.normal(size=(3, 1, width)).astype(dtype), rng.normal(size=(3, 5, 1)).astype(dtype)
+    whole = memory.fresh(15 * width * a.itemsize + LINE)
+    for begin in (0, a.itemsize):
+        out = whole[begin : begin + 15 * width * a.itemsize].view(dtype).reshape(3, 5, width)
+        out[...] = np.nan
+        assert outer.outer(out, a, b)
+        np.testing.assert_array_equal(out, a * b)
+    assert used == [True, False]
+    out = np.empty((3, 5, width - 1), dtype)
+    assert outer.outer(out, a[..., 1:], b) and used[-1] is False
+    np.testing.assert_array_equal(out, a[..., 1:] * b)
+
+
+def test_stores_of_the_outer_product_are_all_known_to_begin_with_a_vector() -> None:
+    parameters = [Array(np.dtype(np.float32), 4, written=True), *(Array(np.dtype(np.float32), k) for k in (3, 2))]
+    module, _ = optimized(outer._outer.function, "outer_streamed", [*parameters, INTEGER, INTEGER], None, loops.OPTIONS)
+    stores = re.findall(r"store <\d+ x float>.*", str(past_the_cache(module)))
+    assert stores and all("!nontemporal" in s for s in stores)
 
 
 def _counted(n: int) -> Graph:
