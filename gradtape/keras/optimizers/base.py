@@ -17,7 +17,7 @@ from gradtape.keras.names import unique_name
 from gradtape.keras.optimizers.averages import Averages
 from gradtape.keras.optimizers.clipping import clipping
 from gradtape.keras.optimizers.decay import Exclusions, decay
-from gradtape.keras.optimizers.stepping import Steps, is_ours, runs_together
+from gradtape.keras.optimizers.stepping import Steps, is_ours
 from gradtape.keras.scope import unrecorded
 from gradtape.keras.weight import Weight
 from gradtape.runtime.attaching import Attaching
@@ -260,7 +260,7 @@ class Optimizer(Attaching):
             if self._clip is not None:
                 pairs = list(zip(self._clip([g for g, _ in pairs]), [v for _, v in pairs], strict=True))
             rate = convert_to_tensor(self.learning_rate)
-            if runs_together(pairs) and is_ours(type(self).update_step) and is_ours(type(self).step_size):
+            if is_ours(type(self).update_step) and is_ours(type(self).step_size):
                 self._steps(rate, pairs, self._numbers())
             else:
                 self._change(rate, pairs)

@@ -1,5 +1,5 @@
-"""Steps of optimizers on a device: a traced function for each set of variables, so that their updates run together.
-Floor: keras."""
+"""Steps of optimizers as traced functions, one for each set of variables, so that their updates run together. Floor:
+keras."""
 
 from __future__ import annotations
 
@@ -14,13 +14,9 @@ from gradtape.runtime.trace import function_tracer
 from gradtape.runtime.variable import Variable
 
 MOST = 64  # sets of variables, and of an optimizer's numbers, whose functions are kept
+OFTEN = 3  # steps of one set from which it is worth a function on the host, where tracing costs as much as a hundred
 OWN = __name__.split(".", 1)[0] + "."
 Pairs = Sequence[tuple[Tensor, Variable]]
-
-
-def runs_together(pairs: Pairs) -> bool:
-    """Whether a step is worth a function: it is no part of one, and its variables are on a device."""
-    return function_tracer() is None and any(is_on_device(v._snapshot._array) for _, v in pairs)
 
 
 def is_ours(method: Callable[..., Any]) -> bool:
@@ -37,13 +33,28 @@ class Steps:
 
     def __init__(self, step: Callable[[Tensor, Pairs], None]) -> None:
         self.step = step
+        self.seen: Bounded[Any, list[int]] = Bounded(MOST)
         self.functions: Bounded[Any, Callable[..., None]] = Bounded(MOST)
 
     def __call__(self, rate: Tensor, pairs: Pairs, numbers: Any) -> None:
         """One step; `numbers`: those that a trace holds."""
         variables = [v for _, v in pairs]
-        found = self.functions.find((numbers, *(v._id for v in variables)), lambda: self._traced(variables))
-        found(rate, *(g for g, _ in pairs))
+        key = (numbers, *(v._id for v in variables))
+        if self._pays(key, variables):
+            found = self.functions.find(key, lambda: self._traced(variables))
+            found(rate, *(g for g, _ in pairs))
+        else:
+            self.step(rate, pairs)
+
+    def _pays(self, key: Any, variables: Sequence[Variable]) -> bool:
+        """Whether a step is worth a function: it is no part of one, and its variables are on a device or come again."""
+        if function_tracer() is not None:
+            return False
+        if any(is_on_device(v._snapshot._array) for v in variables):
+            return True
+        count = self.seen.find(key, lambda: [0])
+        count[0] += 1
+        return count[0] >= OFTEN
 
     def _traced(self, variables: Sequence[Variable]) -> Callable[..., None]:
         def step(rate: Tensor, *gradients: Tensor) -> None:
