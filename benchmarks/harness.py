@@ -105,7 +105,8 @@ class Clock(Protocol):
         """The fixed loop."""
 
     def settle(self) -> None:
-        """Wait until helper threads of the program before have stopped spinning."""
+        """Wait until helper threads of the program that ran have stopped spinning: the fixed loop would find its core
+        taken by them."""
 
     @property
     def cores(self) -> int: ...
@@ -173,7 +174,7 @@ class SeveralCores:
 
     # The kernel counts in ticks of 10 ms, so slices must be long and the limit wide.
     foreign_limit = 0.12
-    # OpenBLAS's helper thread spins for 0.10 s after its last product, and would take a core from the next program.
+    # OpenBLAS's helper thread spins for 0.10 s after its last product, and would take a core from whatever comes next.
     spinning = 0.13
 
     def __init__(self, cpus: Sequence[int]) -> None:
@@ -288,6 +289,7 @@ def measure(programs: Sequence[Program], clock: Clock, pace: Pace) -> Measuremen
     frozen = gc.get_freeze_count() > 0  # by who runs us, and to stay so
     if not frozen:
         gc.freeze()  # what the libraries made while loading is not for the programs to be charged with
+    clock.settle()
     try:
         for number in range(pace.most):
             for k in range(len(tracks)):
@@ -318,7 +320,6 @@ def _timed(call: Callable[[], Any], clock: Clock) -> float:
 def _slice(track: Track, number: int, clock: Clock, wake: bool) -> Slice:
     program = track.program
     program.start()
-    clock.settle()
     loop = min(_timed(clock.loop, clock) for _ in range(2))
     if wake:
         program.run()
@@ -327,6 +328,7 @@ def _slice(track: Track, number: int, clock: Clock, wake: bool) -> Slice:
     program.run(track.repeats)
     seconds = clock.wall() - begin
     taken = clock.taken() - taken
+    clock.settle()
     loop = max(loop, min(_timed(clock.loop, clock) for _ in range(2)))
     foreign = min(1.0, max(0.0, taken / (seconds * clock.cores))) if seconds else 0.0
     return Slice(number, seconds / track.repeats, loop, foreign)

@@ -124,7 +124,21 @@ def test_programs_are_put_back_to_their_start_before_each_slice() -> None:
     program = costs.program("a", 1.0, prepare=lambda: starts.append(len(costs.log)))
     measure([program], clock, Pace(2.0, 3, 3))
     assert starts == [0, TRIALS, TRIALS + 3, TRIALS + 6]
-    assert clock.settled == 3
+    assert clock.settled == 4  # before the first slice, and after each
+
+
+def test_helper_threads_of_the_program_itself_are_no_foreign_load() -> None:
+    """They spin for a while after some of its calls, and the fixed loop would then take ten times as long."""
+
+    def loop() -> float:
+        calls = len(costs.log) - TRIALS
+        return 10 * LOOP if calls % 2 and clock.settled <= calls else LOOP
+
+    clock = FakeClock(loop)
+    costs = Costs(clock)
+    program = costs.program("a", 1.0)
+    measured = measure([program], clock, Pace(1.0, 5, 5, wake=False))
+    assert len(measured.quiet(measured.tracks[0])) == 5
 
 
 def test_programs_in_fresh_processes_are_not_woken_up() -> None:
