@@ -289,12 +289,14 @@ def measure(programs: Sequence[Program], clock: Clock, pace: Pace) -> Measuremen
     frozen = gc.get_freeze_count() > 0  # by who runs us, and to stay so
     if not frozen:
         gc.freeze()  # what the libraries made while loading is not for the programs to be charged with
-    clock.settle()
     try:
+        loop = _loop(clock)
         for number in range(pace.most):
             for k in range(len(tracks)):
                 track = tracks[(number + k) % len(tracks)]
-                track.slices.append(_slice(track, number, clock, pace.wake))
+                seconds, foreign = _turn(track, clock, pace.wake)
+                before, loop = loop, _loop(clock)
+                track.slices.append(Slice(number, seconds, max(before, loop), foreign))
             if number + 1 >= pace.enough and measured.enough(pace.enough):
                 break
     finally:
@@ -317,10 +319,10 @@ def _timed(call: Callable[[], Any], clock: Clock) -> float:
     return clock.wall() - before
 
 
-def _slice(track: Track, number: int, clock: Clock, wake: bool) -> Slice:
+def _turn(track: Track, clock: Clock, wake: bool) -> tuple[float, float]:
+    """Seconds per call, and the share that others had of the cores."""
     program = track.program
     program.start()
-    loop = min(_timed(clock.loop, clock) for _ in range(2))
     if wake:
         program.run()
     taken = clock.taken()
@@ -328,10 +330,14 @@ def _slice(track: Track, number: int, clock: Clock, wake: bool) -> Slice:
     program.run(track.repeats)
     seconds = clock.wall() - begin
     taken = clock.taken() - taken
-    clock.settle()
-    loop = max(loop, min(_timed(clock.loop, clock) for _ in range(2)))
     foreign = min(1.0, max(0.0, taken / (seconds * clock.cores))) if seconds else 0.0
-    return Slice(number, seconds / track.repeats, loop, foreign)
+    return seconds / track.repeats, foreign
+
+
+def _loop(clock: Clock) -> float:
+    """How long the fixed loop takes now, once nobody of ours spins any more."""
+    clock.settle()
+    return min(_timed(clock.loop, clock) for _ in range(2))
 
 
 # ---- summaries -------------------------------------------------------------------------------------------------------

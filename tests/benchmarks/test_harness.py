@@ -59,8 +59,8 @@ def test_it_ends_where_it_never_gets_quiet() -> None:
 
 
 def test_a_slow_fixed_loop_drops_the_slice_even_where_it_came_before_a_fast_one() -> None:
-    # Two loops before and two after each slice; the first round of one program meets a slower machine.
-    slow = iter([2 * LOOP] * 4)
+    # Two loops before the first slice and two after each; the first round of one program begins on a slower machine.
+    slow = iter([2 * LOOP] * 2)
     clock = FakeClock(lambda: next(slow, LOOP))
     costs = Costs(clock)
     measured = measure([costs.program("a", 1.0)], clock, Pace(1.0, 3, 9))
@@ -69,12 +69,13 @@ def test_a_slow_fixed_loop_drops_the_slice_even_where_it_came_before_a_fast_one(
     assert list(measured.quiet(a)) == [1, 2, 3]
 
 
-@pytest.mark.parametrize("late", [0, 2])
-def test_one_slow_side_is_enough(late: int) -> None:
+@pytest.mark.parametrize("late, quiet", [(0, [1, 2, 3]), (2, [2, 3, 4])])
+def test_one_slow_side_is_enough(late: int, quiet: list[int]) -> None:
+    """A loop lies between two slices, and tells of both."""
     slow = iter([LOOP] * late + [2 * LOOP] * 2)
     clock = FakeClock(lambda: next(slow, LOOP))
-    measured = measure([Costs(clock).program("a", 1.0)], clock, Pace(1.0, 2, 5))
-    assert list(measured.quiet(measured.tracks[0])) == [1, 2]
+    measured = measure([Costs(clock).program("a", 1.0)], clock, Pace(1.0, 3, 6))
+    assert list(measured.quiet(measured.tracks[0])) == quiet
 
 
 def test_summary_is_minimum_and_median() -> None:
