@@ -70,6 +70,7 @@ def fuse(graph: Graph, spells: Spells, alone: int = ALONE, sinks: bool = True, s
         if moved := move(grouping):
             show("passes", name, functools.partial(_moves, grouping, moved))
     groups = [g for g in grouping.groups if _worth(g, alone)]
+    del grouping, before  # of a large graph they are as large as all that comes after them
     return _assembled(graph, groups, lambda step: _within(step, spells, siblings))
 
 
@@ -95,7 +96,7 @@ def _worth(g: Group, alone: int) -> bool:
 def _assembled(graph: Graph, groups: Sequence[Group], within: Callable[[Step], Step]) -> Graph:
     """The graph with a fused node in place of each group."""
     owner = {id(n): g for g in groups for n in g.nodes}
-    users = _users(graph)
+    users = _users(graph, owner)
     new: dict[int, Value] = {id(v): v for v in graph.inputs}
     done: set[int] = set()
     known: Known = {}
@@ -141,11 +142,14 @@ def _fused(
     new.update((id(v), r) for v, r in zip(results, made, strict=True))
 
 
-def _users(graph: Graph) -> dict[int, list[Node]]:
+def _users(graph: Graph, owner: dict[int, Group]) -> dict[int, list[Node]]:
+    """By value, the nodes that need it, but for those of the group that makes it."""
     found: dict[int, list[Node]] = {}
     for n in graph.nodes:
+        group = owner.get(id(n))
         for v in n.inputs:
-            found.setdefault(id(v), []).append(n)
+            if group is None or v.node is None or owner.get(id(v.node)) is not group:
+                found.setdefault(id(v), []).append(n)
     return found
 
 

@@ -66,7 +66,7 @@ class Grouping:
         self.nodes, self.outputs = graph.nodes, graph.outputs
         self.at = {id(n): i for i, n in enumerate(self.nodes)}
         self.owner: dict[int, Group] = {}  # by node
-        self.operands = {id(n): [walk_back(v) for v in n.inputs] for n in self.nodes}
+        self.operands = {id(n): tuple(map(walk_back, n.inputs)) for n in self.nodes}
         self.users: dict[int, list[Node]] = {}  # by value, also through views
         for node in self.nodes:
             for base in {id(w.base) for w in self.operands[id(node)]}:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -12,7 +13,7 @@ Axes = tuple[int | None, ...]
 Place = tuple[int | None, ...]  # per axis: the loop that it runs by, None for an axis of size 1
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, slots=True)
 class Walk:
     """A value as a view: its element at (i, j, ...) is the base's element whose index along axis k is that of the
     value's axis `axes[k]` (0 where None)."""
@@ -23,7 +24,7 @@ class Walk:
 
 def walk_back(v: Value) -> Walk:
     """The value that a chain of views shows; a value that is no view shows itself."""
-    axes: Axes = tuple(k if n != 1 else None for k, n in enumerate(v.aval.dims)) if v.aval.is_known else ()
+    axes: Axes = _own_axes(v.aval.dims) if v.aval.is_known else ()
     while v.node is not None and v.aval.is_known:
         step = _shown(v.node)
         if step is None:
@@ -31,6 +32,12 @@ def walk_back(v: Value) -> Walk:
         axes = tuple(None if k is None else axes[k] for k in step)
         v = v.node.inputs[0]
     return Walk(v, axes)
+
+
+@functools.lru_cache(1 << 10)
+def _own_axes(dims: tuple[int, ...]) -> Axes:
+    """Those of a value that shows itself; one tuple for all that have its shape, since graphs are large."""
+    return tuple(k if n != 1 else None for k, n in enumerate(dims))
 
 
 def _shown(node: Node) -> Axes | None:
