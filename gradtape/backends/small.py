@@ -111,6 +111,8 @@ class SmallProgram:
 
     def _ask(self) -> None:
         try:
+            if self.large:
+                _collect()  # what tracing left is room for what comes now
             laid_out = self.pack(self.holder.graph)
             if laid_out is None:
                 self.waits = False
@@ -139,9 +141,14 @@ class SmallProgram:
         """Give back the memory of what there was on the way to the function."""
         self.made = None
         self.holder.fold()
-        if gc.isenabled():
-            gc.collect()  # graphs are cycles
+        _collect()
         trim()
+
+
+def _collect() -> None:
+    """Let go of graphs that nobody has any more, which are cycles."""
+    if gc.isenabled():
+        gc.collect()
 
 
 class Memory:
