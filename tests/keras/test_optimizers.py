@@ -225,6 +225,47 @@ def test_a_changed_learning_rate_builds_no_new_plan() -> None:
 # ------------------------------------------------------------------ state and tapes
 
 
+@pytest.mark.host("steps on a device are traced at once")
+def test_steps_that_come_again_run_as_one_function() -> None:
+    """A set of variables that is seen a few times, and numbers that stay, are worth a trace; nothing else is."""
+    a, b = tf.Variable([1.0, -2.0]), tf.Variable([[3.0]])
+    optimizer = optimizers.SGD(0.5, momentum=0.5)
+    optimizer.build([a, b])
+    kept = optimizer._steps.functions
+
+    def step(*variables: Any) -> None:
+        optimizer.apply([tf.ones_like(v) for v in variables], list(variables))
+
+    step(a, b)
+    step(a)
+    step(a, b)
+    assert len(kept) == 0
+    step(a, b)
+    assert len(kept) == 1
+    step(a, b)
+    optimizer.momentum = 0.0
+    step(a, b)
+    assert len(kept) == 1
+    # steps of 0.5 times a momentum that begins with 1 and is 1.5, 1.75, 1.875 after it, and 1 once there is none
+    np.testing.assert_allclose(b, [[3.0 - 0.5 * (1 + 1.5 + 1.75 + 1.875 + 1)]], rtol=1e-6)
+    np.testing.assert_allclose(a[0], 1.0 - 0.5 * (1 + 1.5 + 1.75 + 1.875 + 1.9375 + 1), rtol=1e-6)
+    assert int(optimizer.iterations) == 6
+
+
+def test_a_step_of_ones_own_is_not_traced() -> None:
+    seen = []
+
+    class Own(tf.keras.optimizers.SGD):
+        def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
+            seen.append(float(learning_rate))
+            super().update_step(gradient, variable, learning_rate)
+
+    v, optimizer = tf.Variable([1.0]), Own(0.25)
+    for _ in range(5):
+        optimizer.apply([tf.constant([1.0])], [v])
+    assert seen == [0.25] * 5 and float(v[0]) == -0.25
+
+
 def test_state_is_named_after_the_variables() -> None:
     layer, optimizer = tf.keras.layers.Dense(2, name="first"), optimizers.Adam(name="adam")
     layer.build((None, 3))
