@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import numpy as np
 import pytest
@@ -65,10 +66,11 @@ def test_operands_and_results_of_other_layouts_and_dtypes() -> None:
 def test_a_loop_that_is_not_there_yet_is_begun_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     made = loops.Loop(lambda: None, "=x1")
-    begun: list[object] = []
-    monkeypatch.setattr(made, "of", begun.append)
+    begun: list[tuple[Any, ...]] = []
+    monkeypatch.setattr(made, "of", lambda *key: begun.append(key))
+    single = np.dtype(np.float32)
     for _ in range(3):
-        assert made.soon(np.dtype(np.float32)) is None
+        assert made.soon(single) is None and made.soon(single, streamed=True) is None
     for thread in [t for t in threading.enumerate() if t.name == "gradtape-loop"]:
         thread.join()
-    assert begun == [np.dtype(np.float32)]
+    assert sorted(begun) == [(single, False), (single, True)]
