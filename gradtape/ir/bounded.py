@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -32,6 +32,10 @@ class Bounded(Generic[K, V]):
             while len(self._values) > self.limit:
                 self._values.popitem(last=False)
         return found
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy is another cache, with nothing in it."""
+        return type(self), (self.limit,)
 
     def __len__(self) -> int:
         return len(self._values)

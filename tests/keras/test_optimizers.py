@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import copy
+import gc
+import pickle
 import warnings
+import weakref
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -11,11 +15,12 @@ import numpy as np
 import pytest
 
 import gradtape as tf
+from gradtape.keras.optimizers import stepping
 from gradtape.runtime.backward import COUNTS
 from tests.keras import references as r
 
 optimizers = tf.keras.optimizers
-STEPS = 12
+STEPS = stepping.OFTEN + 6  # on the host, the last ones as one function
 START = {"a": np.array([1.0, -2.0, 0.5]), "b": np.array([[0.1, 0.2]])}
 
 # The learning rate is kept in float32, so that rates below are exact there.
@@ -226,8 +231,9 @@ def test_a_changed_learning_rate_builds_no_new_plan() -> None:
 
 
 @pytest.mark.host("steps on a device are traced at once")
-def test_steps_that_come_again_run_as_one_function() -> None:
+def test_steps_that_come_again_run_as_one_function(monkeypatch: pytest.MonkeyPatch) -> None:
     """A set of variables that is seen a few times, and numbers that stay, are worth a trace; nothing else is."""
+    monkeypatch.setattr(stepping, "OFTEN", 3)
     a, b = tf.Variable([1.0, -2.0]), tf.Variable([[3.0]])
     optimizer = optimizers.SGD(0.5, momentum=0.5)
     optimizer.build([a, b])
@@ -246,10 +252,179 @@ def test_steps_that_come_again_run_as_one_function() -> None:
     optimizer.momentum = 0.0
     step(a, b)
     assert len(kept) == 1
-    # steps of 0.5 times a momentum that begins with 1 and is 1.5, 1.75, 1.875 after it, and 1 once there is none
+    # 0.5 times a momentum that begins with 1 and is 1.5, 1.75, 1.875 after it, and 1 once there is none
     np.testing.assert_allclose(b, [[3.0 - 0.5 * (1 + 1.5 + 1.75 + 1.875 + 1)]], rtol=1e-6)
     np.testing.assert_allclose(a[0], 1.0 - 0.5 * (1 + 1.5 + 1.75 + 1.875 + 1.9375 + 1), rtol=1e-6)
     assert int(optimizer.iterations) == 6
+
+
+@pytest.mark.host("steps on a device are traced at once")
+def test_steps_of_many_variables_are_not_traced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stepping, "FEW", 2)
+    variables = [tf.Variable(float(k)) for k in range(3)]
+    optimizer = optimizers.SGD(1.0)
+    for _ in range(2 * stepping.OFTEN):
+        optimizer.apply([tf.constant(1.0)] * 3, variables)
+    assert len(optimizer._steps.functions) == 0 and float(variables[2]) == 2.0 - 2 * stepping.OFTEN
+
+
+def _ran(change: Callable[[Any, Any], Any], make: Callable[[], Any] | None = None) -> Any:
+    """A variable after four steps, what `change` does to the optimizer, and four more."""
+    v, optimizer = tf.Variable([1.0, -2.0]), make() if make else optimizers.SGD(0.25, momentum=0.5)
+    for k in range(8):
+        if k == 4:
+            optimizer = change(optimizer, v) or optimizer
+        optimizer.apply([tf.sin(v * (k + 1))], [v])
+    return v.numpy()
+
+
+def _set(**values: Any) -> Callable[[Any, Any], None]:
+    def change(optimizer: Any, v: Any) -> None:
+        for name, value in values.items():
+            setattr(optimizer, name, value)
+
+    return change
+
+
+def _replace_state(optimizer: Any, v: Any) -> None:
+    optimizer.momentums[0] = tf.Variable([100.0, -100.0])
+
+
+def _changed_copy(optimizer: Any, v: Any) -> Any:
+    copied = copy.copy(optimizer)
+    copied.momentum = 0.125
+    return copied
+
+
+CHANGES: dict[str, tuple[Callable[[Any, Any], Any], Callable[[], Any] | None]] = {
+    "a number": (_set(momentum=0.125), None),
+    "a number of NumPy's": (_set(momentum=np.float32(0.125)), None),
+    "a choice of NumPy's": (_set(nesterov=np.bool_(True)), None),
+    "a tensor": (lambda o, v: _set(momentum=tf.constant(0.125))(o, v), None),
+    "a variable": (lambda o, v: _set(momentum=tf.Variable(0.125))(o, v), None),
+    "decay": (_set(weight_decay=np.float32(0.5)), None),
+    "a limit": (_set(clipvalue=1e-3), None),
+    "no limit": (_set(clipnorm=None), lambda: optimizers.SGD(0.25, momentum=0.5, clipnorm=1e-3)),
+    "state": (_replace_state, None),
+    "a copy": (_changed_copy, None),
+    "betas": (_set(beta_1=np.float32(0.25), beta_2=0.5), lambda: optimizers.Adam(0.25)),
+    "a beta in a variable": (lambda o, v: _set(beta_1=tf.Variable(0.25))(o, v), lambda: optimizers.Adam(0.25)),
+    "rho": (_set(rho=np.float64(0.25)), lambda: optimizers.RMSprop(0.25)),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_what_is_changed_between_steps_counts(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As much where steps run as one function, before and after, as where none does; and it does count."""
+    change, make = CHANGES[name]
+    monkeypatch.setattr(stepping, "FEW", 0)
+    wanted, unchanged = _ran(change, make), _ran(lambda o, v: None, make)
+    assert not np.allclose(wanted, unchanged)
+    monkeypatch.setattr(stepping, "FEW", 9)
+    monkeypatch.setattr(stepping, "OFTEN", 1)
+    np.testing.assert_allclose(_ran(change, make), wanted, rtol=1e-6)
+
+
+def test_a_subclass_may_work_its_numbers_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stepping, "OFTEN", 1)
+    now = [0.5]
+
+    class Own(tf.keras.optimizers.SGD):
+        @property
+        def momentum(self) -> float:  # type: ignore[override]
+            return now[0]
+
+        @momentum.setter
+        def momentum(self, value: float) -> None:
+            pass
+
+    found = _ran(lambda o, v: now.__setitem__(0, 0.125), lambda: Own(0.25, momentum=0.5))
+    np.testing.assert_allclose(found, _ran(_set(momentum=0.125)), rtol=1e-6)
+
+
+def test_a_subclass_with_nothing_but_arguments_of_its_own_runs_as_its_base(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stepping, "OFTEN", 1)
+
+    class Usual(tf.keras.optimizers.SGD):
+        """With the numbers that somebody likes."""
+
+        def __init__(self) -> None:
+            super().__init__(0.25, momentum=0.5)
+
+    v, optimizer = tf.Variable([1.0]), Usual()
+    optimizer.apply([tf.constant([1.0])], [v])
+    assert len(optimizer._steps.functions) == 1 and float(v[0]) == 0.75
+
+
+def test_a_rule_that_is_replaced_on_one_optimizer_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stepping, "OFTEN", 1)
+    v, optimizer, seen = tf.Variable([1.0]), optimizers.SGD(0.5), []
+    optimizer.apply([tf.constant([1.0])], [v])
+    optimizer.update_step = lambda gradient, variable, rate: seen.append(float(rate))
+    for _ in range(3):
+        optimizer.apply([tf.constant([1.0])], [v])
+    assert seen == [0.5] * 3 and float(v[0]) == 0.5
+
+
+def test_averages_follow_as_they_are_told_now() -> None:
+    v = tf.Variable([1.0])
+    optimizer = optimizers.SGD(1.0, use_ema=True, ema_momentum=0.5)
+    for _ in range(2):
+        optimizer.apply([tf.constant([1.0])], [v])  # 0, -1; averages 0, -0.5
+    optimizer.ema_momentum, optimizer.ema_overwrite_frequency = 0.25, 3
+    optimizer.apply([tf.constant([1.0])], [v])  # -2; -0.5 / 4 - 2 · 3 / 4, in the variable's place
+    assert float(v[0]) == -1.625
+    optimizer.ema_momentum = 2.0
+    with pytest.raises(ValueError, match=r"`ema_momentum` should be a number from 0 to 1, got 2\.0"):
+        optimizer.apply([tf.constant([1.0])], [v])
+
+
+@pytest.mark.parametrize(
+    "copied", [copy.deepcopy, lambda pair: pickle.loads(pickle.dumps(pair))], ids=["deep", "pickle"]
+)
+@pytest.mark.parametrize("steps", [0, 3])
+def test_copies_with_their_variables_go_on_alone(
+    copied: Callable[[Any], Any], steps: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stepping, "OFTEN", 2)
+    v = tf.Variable([1.0, -2.0], name="v")
+    rate = tf.keras.optimizers.schedules.ExponentialDecay(0.5, 2, 0.5)
+    optimizer = optimizers.AdamW(rate, weight_decay=0.5, use_ema=True)
+    optimizer.exclude_from_weight_decay([v])
+
+    def go(variable: Any, by: Any, count: int) -> Any:
+        for _ in range(count):
+            by.apply([tf.sin(variable)], [variable])
+        return variable.numpy()
+
+    go(v, optimizer, steps)
+    other, its = copied((v, optimizer))
+    before, found = v.numpy(), go(other, its, 3)
+    np.testing.assert_array_equal(v, before)
+    assert int(optimizer.iterations) == steps and int(its.iterations) == steps + 3
+    np.testing.assert_allclose(found, go(v, optimizer, 3), rtol=1e-6)
+
+
+def test_a_variable_may_change_its_length() -> None:
+    v = tf.Variable([1.0, 2.0], shape=tf.TensorShape([None]))
+    optimizer = optimizers.SGD(0.5)
+    for n in (2, 3, 4):
+        v.assign(tf.ones(n))
+        optimizer.apply([tf.ones(n)], [v])
+        np.testing.assert_array_equal(v, np.full(n, 0.5))
+
+
+def test_an_optimizer_ends_with_its_last_name() -> None:
+    """It is no part of a cycle, so that its state is let go at once."""
+    optimizer, v = optimizers.Adam(), tf.Variable([1.0])
+    optimizer.apply([tf.constant([1.0])], [v])
+    gone = weakref.ref(optimizer)
+    gc.disable()
+    try:
+        del optimizer
+        assert gone() is None
+    finally:
+        gc.enable()
 
 
 def test_a_step_of_ones_own_is_not_traced() -> None:
@@ -369,6 +544,12 @@ def test_nothing_to_do_is_silent() -> None:
         (lambda: optimizers.SGD(learning_rate="fast"), "`learning_rate` should be a number.*got 'fast'"),
         (lambda: optimizers.SGD(learning_rate=None), "`learning_rate` should be a number"),
         (lambda: optimizers.Adam(beta_1=1.0), "`beta_1` should be"),
+        (lambda: optimizers.Adam(beta_2="slow"), "`beta_2` should be a number from 0 to 1, got 'slow'"),
+        (lambda: optimizers.Adam(epsilon=None), "`epsilon` should be a number that is not negative, got None"),
+        (lambda: optimizers.Adam(weight_decay="x"), "`weight_decay` should be a number or None, got 'x'"),
+        (lambda: optimizers.SGD(nonsense=1), "`SGD` has no argument 'nonsense'"),
+        (lambda: optimizers.SGD(clipnorm="a"), "`clipnorm` should be a positive number, got a"),
+        (lambda: optimizers.SGD().apply_gradients(3), r"zip\(gradients, variables\)"),
         (lambda: optimizers.RMSprop(rho=1.5), "`rho` should be a number from 0 to 1, got 1.5"),
         (lambda: optimizers.RMSprop(momentum=-1), "`momentum` should be a number from 0 to 1, got -1"),
         (lambda: optimizers.AdamW(weight_decay=None), "`weight_decay` of `AdamW` should be a number"),
@@ -390,6 +571,13 @@ def test_nothing_to_do_is_silent() -> None:
 def test_wrong_use_is_explained(make: Callable[[], Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    optimizer = optimizers.Adam(
+        np.float32(0.5), beta_1=np.float32(0.5), epsilon=np.float64(1e-3), clipvalue=np.float32(1)
+    )
+    assert (optimizer.beta_1, optimizer.epsilon, float(optimizer.learning_rate)) == (0.5, 1e-3, 0.5)
 
 
 def test_new_variables_want_a_new_optimizer() -> None:

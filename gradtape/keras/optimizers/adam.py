@@ -8,7 +8,8 @@ from typing import Any
 from gradtape.api.creation import constant
 from gradtape.api.elementwise import cast, maximum, sqrt, square
 from gradtape.api.elementwise import pow as power
-from gradtape.keras.optimizers.base import Optimizer, single
+from gradtape.keras.optimizers.arguments import part, positive, single
+from gradtape.keras.optimizers.base import Optimizer
 from gradtape.keras.optimizers.fading import faded
 from gradtape.runtime.tensor import Tensor
 from gradtape.runtime.update import update
@@ -82,9 +83,9 @@ class Adam(Optimizer):
     ) -> None:
         super().__init__(learning_rate, **options)
         for name, beta in (("beta_1", beta_1), ("beta_2", beta_2)):
-            if not 0 <= beta < 1:
+            if part(name, beta) == 1:
                 raise ValueError(f"`{name}` should be a number from 0 to 1, without 1, got {beta}.")
-        self.beta_1, self.beta_2, self.epsilon = float(beta_1), float(beta_2), float(epsilon)
+        self.beta_1, self.beta_2, self.epsilon = float(beta_1), float(beta_2), positive("epsilon", epsilon)
         self.amsgrad = bool(amsgrad)
         self._moments: list[tuple[Variable, Variable]] = []
         self._largest: list[Variable] = []
@@ -108,7 +109,7 @@ class Adam(Optimizer):
 
     def update_step(self, gradient: Tensor, variable: Variable, learning_rate: Tensor) -> None:
         k = self.index_of(variable)
-        numbers = {"beta_1": self.beta_1, "beta_2": self.beta_2, "epsilon": self.epsilon}
+        numbers = {name: float(getattr(self, name)) for name in ("beta_1", "beta_2", "epsilon")}
         if self.amsgrad:
             update(amsgrad_rule, [variable, *self._moments[k], self._largest[k]], [gradient, learning_rate], **numbers)
         else:

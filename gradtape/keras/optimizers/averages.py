@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from gradtape.api.creation import constant
 from gradtape.api.elementwise import where
+from gradtape.keras.optimizers.arguments import part
 from gradtape.runtime.tensor import Tensor
 from gradtape.runtime.update import update
 from gradtape.runtime.variable import Variable
@@ -22,19 +25,21 @@ def average_rule(average: Tensor, x: Tensor, momentum: Tensor) -> tuple[Tensor]:
     return (average * momentum + x * (1.0 - momentum),)
 
 
-class Averages:
-    """Moving averages of variables, which may take the variables' place every so many steps.
+def pace(momentum: Any, every: Any) -> tuple[float, int | None]:
+    """How slowly averages follow, and after how many steps they take the variables' place.
 
     Raises:
       ValueError: a momentum that is no number from 0 to 1, a frequency that is no positive integer and not None.
     """
+    if every is not None and (isinstance(every, bool) or not isinstance(every, int | np.integer) or every < 1):
+        raise ValueError(f"`ema_overwrite_frequency` should be a positive integer or None, got {every!r}.")
+    return part("ema_momentum", momentum), None if every is None else int(every)
 
-    def __init__(self, momentum: float, every: int | None) -> None:
-        if isinstance(momentum, bool) or not isinstance(momentum, int | float) or not 0 <= momentum <= 1:
-            raise ValueError(f"`ema_momentum` should be a number from 0 to 1, got {momentum!r}.")
-        if every is not None and (isinstance(every, bool) or not isinstance(every, int) or every < 1):
-            raise ValueError(f"`ema_overwrite_frequency` should be a positive integer or None, got {every!r}.")
-        self.momentum, self.every = float(momentum), every
+
+class Averages:
+    """Moving averages of variables, which may take the variables' place every so many steps."""
+
+    def __init__(self) -> None:
         self.variables: list[Variable] = []
         self.averages: list[Variable] = []
 
@@ -42,13 +47,13 @@ class Averages:
         """Make the averages' state."""
         self.variables, self.averages = list(variables), [state(v) for v in variables]
 
-    def follow(self, iterations: Variable) -> None:
+    def follow(self, iterations: Variable, momentum: float, every: int | None) -> None:
         """The averages' step, after that of the variables; `iterations` counts the steps before this one."""
         for average, v in zip(self.averages, self.variables, strict=True):
-            keep = where(iterations.read() > 0, constant(self.momentum, v._aval.dtype), constant(0.0, v._aval.dtype))
+            keep = where(iterations.read() > 0, constant(momentum, v._aval.dtype), constant(0.0, v._aval.dtype))
             update(average_rule, [average], [v.read(), keep])
-        if self.every is not None:
-            is_due = (iterations.read() + 1) % self.every == 0
+        if every is not None:
+            is_due = (iterations.read() + 1) % every == 0
             cond(is_due, lambda: self.take_place(self.variables), lambda: None, "apply", both=True)
 
     def take_place(self, variables: Sequence[Any]) -> None:
@@ -57,8 +62,8 @@ class Averages:
         Raises:
           ValueError: other variables than the averaged ones.
         """
-        known = {v._id: average for v, average in zip(self.variables, self.averages, strict=True)}
-        if any(getattr(v, "_id", None) not in known for v in variables):
+        known = {id(v): average for v, average in zip(self.variables, self.averages, strict=True)}
+        if any(id(v) not in known for v in variables):
             raise ValueError("Only variables that the optimizer was built with have averages.")
         for v in variables:
-            v.assign(known[v._id].read())
+            v.assign(known[id(v)].read())

@@ -7,17 +7,16 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-import numpy as np
-
 from gradtape.api.creation import convert_to_tensor, zeros
 from gradtape.api.elementwise import cast
 from gradtape.ir.dtypes import DType, as_dtype, float32, int64
 from gradtape.keras import initializers
 from gradtape.keras.names import unique_name
-from gradtape.keras.optimizers.averages import Averages
+from gradtape.keras.optimizers.arguments import REAL
+from gradtape.keras.optimizers.averages import Averages, pace
 from gradtape.keras.optimizers.clipping import clipping
 from gradtape.keras.optimizers.decay import Exclusions, decay
-from gradtape.keras.optimizers.stepping import Steps, is_ours
+from gradtape.keras.optimizers.stepping import Steps, numbers_of
 from gradtape.keras.scope import unrecorded
 from gradtape.keras.weight import Weight
 from gradtape.runtime.attaching import Attaching
@@ -43,9 +42,11 @@ class Optimizer(Attaching):
       loss_scale_factor: gradients are divided by it; `scale_loss` multiplies a loss by it.
       name: the default is the class' name in lower case.
 
+    All of them are attributes too, which may be changed between two steps.
+
     Raises:
       ValueError: a learning rate that is none of these, more than one way to clip, a momentum or a frequency of
-        averages that is none.
+        averages that is none, an argument that no optimizer has.
 
     >>> import gradtape as tf
     >>> class Signed(tf.keras.optimizers.Optimizer):
@@ -58,6 +59,8 @@ class Optimizer(Attaching):
     """
 
     NOT_SAVED = frozenset({"_trained", "_order", "_steps"})  # the variables that it changes are not its own
+    # What a step does not depend on, or gets at each call.
+    APART = frozenset({"_order", "_steps", "_rate", "_by_step", "name", "clipnorm", "clipvalue", "global_clipnorm"})
 
     def __init__(
         self,
@@ -71,22 +74,34 @@ class Optimizer(Attaching):
         ema_overwrite_frequency: int | None = None,
         loss_scale_factor: float | None = None,
         name: str | None = None,
+        **unknown: Any,
     ) -> None:
+        if unknown:
+            raise ValueError(f"`{type(self).__name__}` has no argument {', '.join(map(repr, unknown))}, got {unknown}.")
         self.name = name or unique_name(type(self))
         self.clipnorm, self.clipvalue, self.global_clipnorm = clipnorm, clipvalue, global_clipnorm
-        self._clip = clipping(clipnorm, clipvalue, global_clipnorm)
+        clipping(clipnorm, clipvalue, global_clipnorm)
+        if weight_decay is not None and not isinstance(weight_decay, REAL | Tensor | Variable):
+            raise ValueError(f"`weight_decay` should be a number or None, got {weight_decay!r}.")
         self.weight_decay, self._undecayed = weight_decay, Exclusions()
         self.loss_scale_factor = loss_scale_factor
         self.use_ema, self.ema_momentum = bool(use_ema), ema_momentum
         self.ema_overwrite_frequency = ema_overwrite_frequency
-        self._averages = Averages(ema_momentum, ema_overwrite_frequency) if use_ema else None
+        self._averages = Averages() if use_ema else None
+        if use_ema:
+            pace(ema_momentum, ema_overwrite_frequency)
         self.built = False
         self._variables: list[Variable] = []
         self._order: dict[int, int] = {}  # by id of a variable: which one of those the optimizer was built with
         self._trained: list[Variable] = []
-        self._steps = Steps(self._change)
+        self._steps = Steps()
         self._iterations = self.add_variable((), dtype=int64, name="iteration")
-        self._rate: Callable[[], Any] | Variable = self._as_rate(learning_rate)
+        self._rate: Callable[..., Any] | Variable = self._as_rate(learning_rate)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Of a copy, or of one that was pickled: its variables are others."""
+        vars(self).update(state)
+        self._order = _places(self._trained)
 
     # ------------------------------------------------------------------ for subclasses
 
@@ -97,8 +112,8 @@ class Optimizer(Attaching):
         for v in variables:
             if not isinstance(v, Variable):
                 raise TypeError(f"An optimizer changes variables, got {v!r} of type {type(v).__name__}.")
-        self._order = {v._id: k for k, v in enumerate(variables)}
         self._trained = list(variables)
+        self._order = _places(self._trained)
         if self._averages is not None:
             self._averages.build(variables, lambda v: self.add_variable_from_reference(v, "average"))
         self.built = True
@@ -153,7 +168,7 @@ class Optimizer(Attaching):
 
     def index_of(self, variable: Variable) -> int:
         """Which one of the variables that the optimizer was built with this is."""
-        return self._order[variable._id]
+        return self._order[id(variable)]
 
     def scale_loss(self, loss: Any) -> Any:
         """The loss times `loss_scale_factor`, which `apply` takes out of its gradients again."""
@@ -178,7 +193,9 @@ class Optimizer(Attaching):
     @property
     def learning_rate(self) -> Any:
         """The present learning rate: the variable that holds it, or what the schedule gives for this step."""
-        return self._rate if isinstance(self._rate, Variable) else self._rate()
+        if isinstance(self._rate, Variable):
+            return self._rate
+        return self._rate(cast(self.iterations, float32)) if self._by_step else self._rate()
 
     @learning_rate.setter
     def learning_rate(self, value: Any) -> None:
@@ -188,21 +205,17 @@ class Optimizer(Attaching):
         self._variables = [v for v in self._variables if v is not self._rate]
         self._rate = self._as_rate(value)
 
-    def _as_rate(self, value: Any) -> Callable[[], Any] | Variable:
+    def _as_rate(self, value: Any) -> Callable[..., Any] | Variable:
+        self._by_step = not isinstance(value, Variable) and callable(value) and _wants_step(value)
         if isinstance(value, Variable):
             self._variables.insert(1, value)
             return value
         if callable(value):
-            return self._scheduled(value)
+            schedule: Callable[..., Any] = value
+            return schedule
         rate = Weight(_number(value), f"{self.name}/learning_rate", float32, trainable=False)
         self._variables.insert(1, rate)
         return rate
-
-    def _scheduled(self, schedule: Callable[..., Any]) -> Callable[[], Any]:
-        needed = [p for p in _parameters(schedule) if p.default is p.empty and p.kind is not p.VAR_KEYWORD]
-        if not needed:
-            return schedule
-        return lambda: schedule(cast(self.iterations, float32))
 
     # ------------------------------------------------------------------ updates
 
@@ -229,8 +242,12 @@ class Optimizer(Attaching):
         return self.iterations
 
     def _parted(self, grads_and_vars: Iterable[tuple[Any, Variable]]) -> tuple[list[Any], list[Variable]]:
-        pairs = list(grads_and_vars)
-        if not pairs or any(not isinstance(p, list | tuple) or len(p) != 2 for p in pairs):
+        pairs: Any = list(grads_and_vars) if isinstance(grads_and_vars, Iterable) else grads_and_vars
+        if (
+            not isinstance(pairs, list)
+            or not pairs
+            or any(not isinstance(p, list | tuple) or len(p) != 2 for p in pairs)
+        ):
             raise ValueError(f"`apply_gradients` wants pairs, `zip(gradients, variables)`, got {_short(pairs)}.")
         return [g for g, _ in pairs], [v for _, v in pairs]
 
@@ -257,13 +274,11 @@ class Optimizer(Attaching):
             pairs = self._pairs(gradients, variables)
             if self.loss_scale_factor is not None:
                 pairs = [(g / self.loss_scale_factor, v) for g, v in pairs]
-            if self._clip is not None:
-                pairs = list(zip(self._clip([g for g, _ in pairs]), [v for _, v in pairs], strict=True))
+            clip = clipping(self.clipnorm, self.clipvalue, self.global_clipnorm)
+            if clip is not None:
+                pairs = list(zip(clip([g for g, _ in pairs]), [v for _, v in pairs], strict=True))
             rate = convert_to_tensor(self.learning_rate)
-            if is_ours(type(self).update_step) and is_ours(type(self).step_size):
-                self._steps(rate, pairs, self._numbers())
-            else:
-                self._change(rate, pairs)
+            self._steps(self._change, numbers_of(self, self.APART), rate, pairs)
             _keep_constraints(pairs)
 
     def _known(self, variables: Iterable[Variable] | None) -> list[Variable]:
@@ -277,7 +292,7 @@ class Optimizer(Attaching):
         found = list(variables)
         if not self.built:
             self.build(found)
-        unknown = [v for v in found if getattr(v, "_id", None) not in self._order]
+        unknown = [v for v in found if id(v) not in self._order]
         if unknown:
             raise ValueError(
                 f"Unknown variable: {unknown[0]!r}. This optimizer can only be called for the variables it was "
@@ -300,10 +315,6 @@ class Optimizer(Attaching):
             )
         return [(_fitting(g, v), v) for g, v in zip(gradients, variables) if g is not None]
 
-    def _numbers(self) -> Any:
-        """The numbers and choices that a step depends on."""
-        return tuple((k, v) for k, v in vars(self).items() if isinstance(v, bool | int | float | None))
-
     def _change(self, rate: Tensor, pairs: Sequence[tuple[Tensor, Variable]]) -> None:
         self._decay(rate, [v for _, v in pairs])
         sizes: dict[DType, Tensor] = {}
@@ -314,7 +325,7 @@ class Optimizer(Attaching):
                 size = sizes[dtype] = cast(self.step_size(cast(rate, _wide(dtype))), dtype)
             self.update_step(gradient, variable, size)
         if self._averages is not None:
-            self._averages.follow(self._iterations)
+            self._averages.follow(self._iterations, *pace(self.ema_momentum, self.ema_overwrite_frequency))
         self._iterations.assign_add(1)
 
     def _decay(self, rate: Tensor, variables: Sequence[Variable]) -> None:
@@ -332,20 +343,19 @@ def _keep_constraints(pairs: Sequence[tuple[Tensor, Variable]]) -> None:
             variable.assign(variable.constraint(variable.read()))
 
 
-def part(name: str, value: Any) -> float:
-    """An argument from 0 to 1.
-
-    Raises:
-      ValueError: anything else.
-    """
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
-        raise ValueError(f"`{name}` should be a number from 0 to 1, got {value!r}.")
-    return float(value)
-
-
 def _wide(dtype: DType) -> DType:
     """What one number per step is worked out in."""
     return float32 if dtype.is_half else dtype
+
+
+def _places(variables: Sequence[Variable]) -> dict[int, int]:
+    """By id: which one of them a variable is."""
+    return {id(v): k for k, v in enumerate(variables)}
+
+
+def _wants_step(schedule: Callable[..., Any]) -> bool:
+    """Whether a function that gives a learning rate takes the step."""
+    return any(p.default is p.empty and p.kind is not p.VAR_KEYWORD for p in _parameters(schedule))
 
 
 def _number(value: Any) -> float:
@@ -358,11 +368,6 @@ def _number(value: Any) -> float:
             f"`learning_rate` should be a number, a `tf.Variable` or a function of the step, got {value!r} of type "
             f"{type(value).__name__}."
         ) from None
-
-
-def single(number: float) -> float:
-    """A number as float32 has it: as Keras, optimizers take some of their numbers for such, also beside float64."""
-    return float(np.float32(number))
 
 
 def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:

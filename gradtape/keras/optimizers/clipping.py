@@ -26,7 +26,7 @@ def clipping(clipnorm: float | None, clipvalue: float | None, global_clipnorm: f
     if len(given) > 1:
         raise ValueError(f"Only one of `clipnorm`, `clipvalue` and `global_clipnorm` can be set, got {given}.")
     for name, limit in given.items():
-        if not limit > 0:
+        if isinstance(limit, str | bytes) or not limit > 0:
             raise ValueError(f"`{name}` should be a positive number, got {limit}.")
         value, clip = limit, kinds[name][1]
         return lambda gradients: clip(gradients, value)

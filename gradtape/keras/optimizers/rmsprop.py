@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from gradtape.api.elementwise import sqrt, square
-from gradtape.keras.optimizers.base import Optimizer, part
+from gradtape.keras.optimizers.arguments import part, positive
+from gradtape.keras.optimizers.base import Optimizer
 from gradtape.keras.optimizers.fading import faded
 from gradtape.runtime.tensor import Tensor
 from gradtape.runtime.update import update
@@ -68,7 +69,7 @@ class RMSprop(Optimizer):
     ) -> None:
         super().__init__(learning_rate, **options)
         self.rho, self.momentum = part("rho", rho), part("momentum", momentum)
-        self.epsilon, self.centered = float(epsilon), bool(centered)
+        self.epsilon, self.centered = positive("epsilon", epsilon), bool(centered)
         self._kept: list[list[Variable]] = []  # per variable
 
     def build(self, variables: Sequence[Variable]) -> None:
@@ -84,8 +85,8 @@ class RMSprop(Optimizer):
             rmsprop_rule,
             [variable, *self._kept[self.index_of(variable)]],
             [gradient, learning_rate],
-            rho=self.rho,
-            momentum=self.momentum,
-            epsilon=self.epsilon,
-            centered=self.centered,
+            rho=float(self.rho),
+            momentum=float(self.momentum),
+            epsilon=float(self.epsilon),
+            centered=bool(self.centered),
         )

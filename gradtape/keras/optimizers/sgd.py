@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gradtape.keras.optimizers.base import Optimizer, part, single
+from gradtape.keras.optimizers.arguments import part, single
+from gradtape.keras.optimizers.base import Optimizer
 from gradtape.keras.optimizers.fading import faded
 from gradtape.runtime.tensor import Tensor
 from gradtape.runtime.variable import Variable
@@ -70,4 +71,4 @@ class SGD(Optimizer):
             sgd_update(variable, gradient, learning_rate)
             return
         m = self.momentums[self.index_of(variable)]
-        momentum_update(variable, m, gradient, learning_rate, single(self.momentum), self.nesterov)
+        momentum_update(variable, m, gradient, learning_rate, single(self.momentum), bool(self.nesterov))
