@@ -47,7 +47,8 @@ def zeros(shape: tuple[int, ...], dtype: np.dtype[Any], written: Sequence[Part] 
 
 
 def view(array: np.ndarray[Any, Any], part: Part) -> np.ndarray[Any, Any]:
-    """The part of an array from here, to write to."""
+    """The part of an array in C order from here, to write to."""
+    assert array.flags.c_contiguous, "a part of a copy would be written"
     if array.flags.writeable:
         return _view(array.reshape(-1), part)
     lease: Any = array

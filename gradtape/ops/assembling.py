@@ -111,7 +111,10 @@ def _planned(xp: Any, host: Host, shape: tuple[int, ...], dtype: Any, terms: Seq
     def run(*arrays: Any, over: bool = False) -> Any:
         """`over`: the first operand is the first term, as `is_begun` says, and is added to."""
         own = dtype.numpy_dtype if dtype else arrays[0].dtype
-        out = arrays[0] if over else host.empty(shape, own) if whole else host.zeros(shape, own, order)
+        if over:  # a product may have come out in another order than that of its axes
+            out = xp.ascontiguousarray(arrays[0])
+        else:
+            out = host.empty(shape, own) if whole else host.zeros(shape, own, order)
         for part, first in zip(order, fresh, strict=True):
             begun = over and first
             products = [[way(arrays[n]) for n, way in ways] for ways in groups[part][begun:]]
