@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -17,7 +18,7 @@ def _network() -> tuple[list[Any], Callable[[], Any]]:
     rng = np.random.default_rng(0)
     x = tf.constant(rng.standard_normal((32, SIZES[0])), tf.float32)
     parameters: list[Any] = []
-    for a, b in zip(SIZES, SIZES[1:], strict=False):
+    for a, b in itertools.pairwise(SIZES):
         parameters.append(tf.Variable(rng.standard_normal((a, b)) * a**-0.5, dtype=tf.float32))
         parameters.append(tf.Variable(0.1 * rng.standard_normal(b), dtype=tf.float32))
 
