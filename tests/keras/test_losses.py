@@ -145,7 +145,7 @@ def test_wrong_use_is_explained() -> None:
         L.SparseCategoricalCrossentropy()(ONE_HOT, LOGITS)
     with pytest.raises(ValueError, match="same shape"):
         L.BinaryCrossentropy()(np.zeros(4), LOGITS)
-    with pytest.raises(ValueError, match="`label_smoothing` should be from 0 to 1"):
+    with pytest.raises(ValueError, match="`label_smoothing` should be a number from 0 to 1"):
         L.BinaryCrossentropy(label_smoothing=2.0)
     with pytest.raises(ValueError, match="Did you mean 'huber'"):
         L.get("hubert")

@@ -13,6 +13,7 @@ from gradtape.api.layout import squeeze, transpose
 from gradtape.api.reductions import reduce_mean, reduce_sum
 from gradtape.api.rows import softmax_cross_entropy_with_logits, sparse_softmax_cross_entropy_with_logits
 from gradtape.ir.dtypes import int64
+from gradtape.keras.arguments import part
 from gradtape.keras.losses.base import EPSILON, FunctionLoss, floating, of_dtype
 from gradtape.runtime.tensor import Tensor
 
@@ -147,7 +148,7 @@ class BinaryCrossentropy(FunctionLoss):
         name: str | None = None,
         dtype: Any = None,
     ) -> None:
-        _part(label_smoothing)
+        part("label_smoothing", label_smoothing)
         options = {"from_logits": from_logits, "label_smoothing": label_smoothing, "axis": axis}
         super().__init__(binary_crossentropy, name, reduction, dtype, **options)
 
@@ -169,14 +170,9 @@ class CategoricalCrossentropy(FunctionLoss):
         name: str | None = None,
         dtype: Any = None,
     ) -> None:
-        _part(label_smoothing)
+        part("label_smoothing", label_smoothing)
         options = {"from_logits": from_logits, "label_smoothing": label_smoothing, "axis": axis}
         super().__init__(categorical_crossentropy, name, reduction, dtype, **options)
-
-
-def _part(label_smoothing: float) -> None:
-    if not 0 <= label_smoothing <= 1:
-        raise ValueError(f"`label_smoothing` should be from 0 to 1, got {label_smoothing}.")
 
 
 class SparseCategoricalCrossentropy(FunctionLoss):

@@ -8,7 +8,7 @@ from typing import Any
 from gradtape.api.creation import constant
 from gradtape.api.elementwise import cast, maximum, sqrt, square
 from gradtape.api.elementwise import pow as power
-from gradtape.keras.optimizers.arguments import part, positive, single
+from gradtape.keras.arguments import not_negative, part, single
 from gradtape.keras.optimizers.base import Optimizer
 from gradtape.keras.optimizers.fading import faded
 from gradtape.runtime.tensor import Tensor
@@ -85,7 +85,7 @@ class Adam(Optimizer):
         for name, beta in (("beta_1", beta_1), ("beta_2", beta_2)):
             if part(name, beta) == 1:
                 raise ValueError(f"`{name}` should be a number from 0 to 1, without 1, got {beta}.")
-        self.beta_1, self.beta_2, self.epsilon = float(beta_1), float(beta_2), positive("epsilon", epsilon)
+        self.beta_1, self.beta_2, self.epsilon = float(beta_1), float(beta_2), not_negative("epsilon", epsilon)
         self.amsgrad = bool(amsgrad)
         self._moments: list[tuple[Variable, Variable]] = []
         self._largest: list[Variable] = []

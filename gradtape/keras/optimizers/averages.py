@@ -9,7 +9,7 @@ import numpy as np
 
 from gradtape.api.creation import constant
 from gradtape.api.elementwise import where
-from gradtape.keras.optimizers.arguments import part
+from gradtape.keras.arguments import part
 from gradtape.runtime.tensor import Tensor
 from gradtape.runtime.update import update
 from gradtape.runtime.variable import Variable

@@ -11,8 +11,8 @@ from gradtape.api.creation import convert_to_tensor, zeros
 from gradtape.api.elementwise import cast
 from gradtape.ir.dtypes import DType, as_dtype, float32, int64
 from gradtape.keras import initializers
+from gradtape.keras.arguments import REAL
 from gradtape.keras.names import unique_name
-from gradtape.keras.optimizers.arguments import REAL
 from gradtape.keras.optimizers.averages import Averages, pace
 from gradtape.keras.optimizers.clipping import clipping
 from gradtape.keras.optimizers.decay import Exclusions, decay

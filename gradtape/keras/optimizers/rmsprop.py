@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gradtape.api.elementwise import sqrt, square
-from gradtape.keras.optimizers.arguments import part, positive
+from gradtape.keras.arguments import not_negative, part
 from gradtape.keras.optimizers.base import Optimizer
 from gradtape.keras.optimizers.fading import faded
 from gradtape.runtime.tensor import Tensor
@@ -69,7 +69,7 @@ class RMSprop(Optimizer):
     ) -> None:
         super().__init__(learning_rate, **options)
         self.rho, self.momentum = part("rho", rho), part("momentum", momentum)
-        self.epsilon, self.centered = positive("epsilon", epsilon), bool(centered)
+        self.epsilon, self.centered = not_negative("epsilon", epsilon), bool(centered)
         self._kept: list[list[Variable]] = []  # per variable
 
     def build(self, variables: Sequence[Variable]) -> None:

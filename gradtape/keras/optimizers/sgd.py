@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gradtape.keras.optimizers.arguments import part, single
+from gradtape.keras.arguments import part, single
 from gradtape.keras.optimizers.base import Optimizer
 from gradtape.keras.optimizers.fading import faded
 from gradtape.runtime.tensor import Tensor

@@ -77,26 +77,28 @@ class Steps:
     def __call__(self, change: Callable[[Tensor, Pairs], None], numbers: Any, rate: Tensor, pairs: Pairs) -> None:
         """One step by a method `change` of the optimizer; `numbers`: what a trace of it holds, or None."""
         variables = [v for _, v in pairs]
+        found = None if numbers is None else self._function(change, numbers, variables)
+        if found is None:
+            change(rate, pairs)
+        else:
+            found(rate, *(g for g, _ in pairs))
+
+    def _function(
+        self, change: Callable[[Tensor, Pairs], None], numbers: Any, variables: Sequence[Variable]
+    ) -> Callable[..., None] | None:
+        """A function for a step that is worth one: it is no part of one, and its variables are on a device, or few that
+        come again and again."""
+        on_device = any(is_on_device(v._snapshot._array) for v in variables)
+        if function_tracer() is not None or not (on_device or len(variables) <= FEW):
+            return None
         owner = weakref.WeakMethod(change)
         key = (owner, numbers, *map(_Same, variables))
-        if numbers is None or not self._pays(key, variables):
-            change(rate, pairs)
-            return
-        found = self.functions.find(key, lambda: _traced(owner, variables))
-        found(rate, *(g for g, _ in pairs))
-
-    def _pays(self, key: Any, variables: Sequence[Variable]) -> bool:
-        """Whether a step is worth a function: it is no part of one, and its variables are on a device, or few that come
-        again and again."""
-        if function_tracer() is not None:
-            return False
-        if any(is_on_device(v._snapshot._array) for v in variables):
-            return True
-        if len(variables) > FEW:
-            return False
-        count = self.seen.find(key, lambda: [0])
-        count[0] += 1
-        return count[0] >= OFTEN
+        if not on_device:
+            count = self.seen.find(key, lambda: [0])
+            count[0] += 1
+            if count[0] < OFTEN:
+                return None
+        return self.functions.find(key, lambda: _traced(owner, variables))
 
 
 def _traced(owner: weakref.WeakMethod[Any], variables: Sequence[Variable]) -> Callable[..., None]:

@@ -1,4 +1,4 @@
-"""Numbers that optimizers are given. Floor: keras."""
+"""Numbers that optimizers and losses are given. Floor: keras."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def part(name: str, value: Any) -> float:
     return float(value)
 
 
-def positive(name: str, value: Any) -> float:
+def not_negative(name: str, value: Any) -> float:
     """An argument that is a number and not negative.
 
     Raises:
